@@ -153,11 +153,20 @@ def signature(op: OpView, extra: Mapping[str, Rule] | None = None) -> Signature:
         ) from error
 
 
-def signatures(graph: Graph, extra: Mapping[str, Rule] | None = None) -> dict[str, tuple[OpView, Signature]]:
+def signatures(graph: Graph, extra: Mapping[str, Rule] | None = None) -> Mapping[str, tuple[OpView, Signature]]:
     """View and signature of every operator of `graph`, by name; equal operators without a body, and no others, share theirs.
 
     Errors: UnknownOperatorError for an operator without a rule.
     """
+    own = {**_registered, **(extra or {})}
+    if graph.derived.get("rules") != own:
+        graph.derived["signatures"] = _signatures(graph, extra)
+        graph.derived["rules"] = own
+    known: Mapping[str, tuple[OpView, Signature]] = graph.derived["signatures"]
+    return known
+
+
+def _signatures(graph: Graph, extra: Mapping[str, Rule] | None) -> dict[str, tuple[OpView, Signature]]:
     found: dict[str, tuple[OpView, Signature]] = {}
     known: dict[tuple, Signature] = {}
     for op in graph.ops:

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 from ms_symtensor.errors import InputError
 from ms_symtensor.tensor.dtype import size_B
@@ -190,6 +191,11 @@ class Graph:
     @cached_property
     def parameter_by_name(self) -> dict[str, Parameter]:
         return {p.name: p for p in self.parameters}
+
+    @cached_property
+    def derived(self) -> dict[str, Any]:
+        """What packages above work out of the graph, by a name each: it does not change."""
+        return {}
 
     @cached_property
     def input_types(self) -> dict[str, TensorType]:

@@ -47,7 +47,7 @@ class Session:
     phase: str = "forward"
     calls: list[Call] = field(default_factory=list)
     silent: bool = False
-    """In a call whose result was kept: it is made again for its gradient's sake, and not noted."""
+    """In a call whose result was kept: it is recomputed for its gradient's sake, and not noted."""
     recomputes: bool = False
     """In a forward pass that runs once more before its gradient."""
     kept: list[Any] = field(default_factory=list)

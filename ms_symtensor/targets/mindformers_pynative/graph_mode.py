@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from model_zoo.config import TransformerConfig
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.errors import InfeasibleError, SymTensorError
-from ms_symtensor.search.asked.limits import Limits
-from ms_symtensor.search.asked.request import Request
+from ms_symtensor.search.constraints.limits import Limits
+from ms_symtensor.search.constraints.request import Request
 from ms_symtensor.targets.mindformers.rules import RULES
 from ms_symtensor.targets.mindformers_pynative.degrees import Degrees
 from ms_symtensor.uniform.estimate import estimate

@@ -56,7 +56,10 @@ def _unlike(shape: ModelShape, chunks: tuple[Ranges, ...], recomputation: Recomp
 @once
 def _kinds(shape: ModelShape, bounds: Ranges, recomputation: Recompute) -> Counter[Kind]:
     """Layers between which nothing changes are looked at once."""
-    ranges = [*recomputation.layers, *(one for _, chosen in (*recomputation.modules, *recomputation.kept) for one in chosen)]
+    ranges = [
+        *recomputation.layers,
+        *(one for _, chosen in (*recomputation.modules, *recomputation.kept) for one in chosen),
+    ]
     changes = {shape.layers, *(first for first, _ in ranges), *(last + 1 for _, last in ranges)}
     if shape.experts:
         changes.add(shape.experts.first_dense)

@@ -64,8 +64,8 @@ def kind_calls(shape: ModelShape, degrees: Degrees, kind: Kind) -> Iterator[Call
     for name, forward in parts.items():
         yield from _with_gradient(forward)
         if kind.repeats(name):  # a module alone stops once it has what its gradient reads
-            again = forward[: len(forward) - len(kind.kept)] if name == "mlp" else forward
-            yield from (_in("recompute", call) for call in again if kind.whole or call.kind != "reduce_scatter")
+            recomputation = forward[: len(forward) - len(kind.kept)] if name == "mlp" else forward
+            yield from (_in("recompute", call) for call in recomputation if kind.whole or call.kind != "reduce_scatter")
 
 
 def kind_contexts(shape: ModelShape, degrees: Degrees, kind: Kind) -> Iterator[Call]:

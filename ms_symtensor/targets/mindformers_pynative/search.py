@@ -201,24 +201,29 @@ def _keeping(shape: ModelShape, degrees: Degrees, limit_B: int) -> Degrees:
     """`degrees` with what experts received kept, on each stage as much as fits, where it would be sent once more."""
     if shape.experts is None or degrees.expert == 1:
         return degrees
-    again = degrees.recompute
+    recomputation = degrees.recompute
     kept: dict[str, list[tuple[int, int]]] = {}
     for stage, bounds in enumerate(degrees.chunks(shape.layers)):
         sent = _joined(
-            sorted((n, n) for first, last in bounds for n in range(first, last + 1) if _sends_again(shape, again, n))
+            sorted(
+                (n, n)
+                for first, last in bounds
+                for n in range(first, last + 1)
+                if _recomputes_sends(shape, recomputation, n)
+            )
         )
         for slots in (EXCHANGES, EXCHANGES[1:]) if sent else ():
-            tried = replace(degrees, recompute=replace(again, kept=tuple((name, sent) for name in slots)))
+            tried = replace(degrees, recompute=replace(recomputation, kept=tuple((name, sent) for name in slots)))
             if sum(memory(shape, tried, stage).values()) <= limit_B:
                 for name in slots:
                     kept.setdefault(name, []).extend(sent)
                 break
     chosen = tuple((name, _joined(sorted(kept[name]))) for name in EXCHANGES if name in kept)
-    return replace(degrees, recompute=replace(again, kept=chosen))
+    return replace(degrees, recompute=replace(recomputation, kept=chosen))
 
 
-def _sends_again(shape: ModelShape, again: Recompute, layer: int) -> bool:
-    return shape.has_experts(layer) and (again.whole(layer) or again.module("mlp", layer))
+def _recomputes_sends(shape: ModelShape, recomputation: Recompute, layer: int) -> bool:
+    return shape.has_experts(layer) and (recomputation.whole(layer) or recomputation.module("mlp", layer))
 
 
 def _joined(ranges: list[tuple[int, int]]) -> Ranges:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from ms_symtensor.ops.registry import Rule
 from ms_symtensor.program.backward import backward
 from ms_symtensor.program.borders import NO_BORDERS, Borders
+from ms_symtensor.program.effects import read_from_outside
 from ms_symtensor.program.forward import forward
 from ms_symtensor.program.listing import depth_first
 from ms_symtensor.program.liveness import node_steps, schedule
@@ -31,14 +32,15 @@ def partition(
     """
     half = forward(graph, plan, meanings(graph, rules) if known is None else known, borders)
     built = half.builder
-    built.nodes = merge_gathers(built.nodes, built.tensors, half.loss)
+    outside = read_from_outside(graph)
+    built.nodes = merge_gathers(built.nodes, built.tensors, half.loss, outside)
     in_pipeline = borders is not NO_BORDERS
     backward(half, plan.settings, in_pipeline)
     # Between micro-batches gradients add up, of every parameter by itself; with level2 they are scattered before.
     scattered = {"ReduceScatter"} if plan.settings.optimizer_level is OptimizerLevel.LEVEL2 else set()
     apart = COLLECTIVES - scattered if in_pipeline else frozenset()
     reshapes = {op.name for op in graph.ops if op.type == "Reshape"}
-    shared = share_equal(built.nodes, built.tensors, built.recomputed, half.signatures, reshapes, apart)
+    shared = share_equal(built.nodes, built.tensors, built.recomputed, half.signatures, reshapes, apart, outside)
     nodes = depth_first(shared)
     ordered = tuple(nodes[i] for i in schedule(node_steps(nodes), built.kept))
     kept, given, held = (frozenset(tensors) for tensors in (built.kept, built.given, built.held))

@@ -1,18 +1,24 @@
 """Equal work on equal tensors: what of it MindSpore makes one, before and after it differentiates."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from ms_symtensor.ops.signature import Signature
 from ms_symtensor.program.program import Node, Phase, Role
 from ms_symtensor.tensor.graph import TensorType
 
+Outside = Callable[[str, str], bool] | None
+"""`effects.read_from_outside` of a graph."""
 
-def merge_gathers(nodes: Sequence[Node], tensors: Sequence[TensorType], result: int) -> list[Node]:
+
+def merge_gathers(
+    nodes: Sequence[Node], tensors: Sequence[TensorType], result: int, outside: Outside = None
+) -> list[Node]:
     """The forward nodes after MindSpore's pass that merges AllGathers, which runs before differentiation.
 
     All AllGathers of what one operator makes, seen through Reshapes and Casts, become one if all of them are alike: of the same
     output and element type, with the same ranks, and the same Reshape (or none) right before. One that differs keeps all of
-    them apart, and so does each its own gradient. `result` is the tensor that the network returns. The first one decides
+    them apart, and so does each its own gradient. Those that read it from outside of a cell with side effects are for
+    themselves, too. `result` is the tensor that the network returns. The first one decides
     whether it is recomputed.
     """
     producer = {t: n for n in nodes for t in n.outputs}
@@ -27,10 +33,11 @@ def merge_gathers(nodes: Sequence[Node], tensors: Sequence[TensorType], result: 
         ranks = gather.group and gather.group.ranks()
         return root(read), tensors[read].dtype, ranks, _reshaped(producer.get(read), tensors)
 
-    gathers: dict[int, list[Node]] = {}
+    gathers: dict[tuple[int, bool], list[Node]] = {}
     for node in nodes:
         if node.kind == "AllGather" and node.role is Role.MOVE and (made := root(node.inputs[0])) in producer:
-            gathers.setdefault(producer[made].outputs[0], []).append(node)
+            is_outside = outside is not None and outside(producer[made].op, node.op)
+            gathers.setdefault((producer[made].outputs[0], is_outside), []).append(node)
     same: dict[int, int] = {}
     for alike in gathers.values():
         if len(set(map(form, alike))) == 1:
@@ -55,6 +62,7 @@ def share_equal(
     signatures: Mapping[str, Signature],
     reshapes: Collection[str] = (),
     apart: Collection[str] = (),
+    outside: Outside = None,
 ) -> tuple[Node, ...]:
     """`nodes` without those that do again what an earlier one has done on the same tensors: moves and sums, and all of the
     backward pass.
@@ -62,11 +70,12 @@ def share_equal(
     Of those whose outputs are in `recomputation`, because they are recomputed, and of the others each for itself.
     `signatures`: of all operators, one for those that do the same to what they read. `reshapes`: the Reshapes among them,
     before which MindSpore moves tensors by primitives of other attributes (without keep_value_node_input) than before others.
-    `apart`: kinds of collectives that every parameter has for itself.
+    `apart`: kinds of collectives that every parameter has for itself. `outside`: as for `merge_gathers`.
 
     MindSpore eliminates common sub-expressions after differentiation: what is equal before that is one operator already, and
     so are equal gradients, such as those of the terms of a sum.
     """
+    makers = {t: n.op for n in nodes for t in n.outputs} if outside is not None else {}
     same: dict[int, int] = {}
     known: dict[tuple, tuple[int, ...]] = {}
     kept = []
@@ -76,22 +85,22 @@ def share_equal(
         if form is not None:
             kinds = tuple(tensors[t] for t in node.outputs)
             ranks = node.group and node.group.ranks()
-            key = (
-                form,
-                node.kind,
-                node.inputs,
-                kinds,
-                ranks,
-                node.attribute,
-                node.phase,
-                node.outputs[0] in recomputation,
-            )
+            recomputed = node.outputs[0] in recomputation
+            behind = _is_outside(node, makers, outside)
+            key = (form, node.kind, node.inputs, kinds, ranks, node.attribute, node.phase, recomputed, behind)
             earlier = known.setdefault(key, node.outputs)
             if earlier is not node.outputs:
                 same.update(zip(node.outputs, earlier, strict=True))
                 continue
         kept.append(node)
     return tuple(kept)
+
+
+def _is_outside(node: Node, makers: Mapping[int, str], outside: Outside) -> bool:
+    """Whether a move of the forward pass reads its tensor from outside of a cell with side effects."""
+    if outside is None or node.role is not Role.MOVE or node.phase is Phase.BACKWARD:
+        return False
+    return any(outside(makers[t], node.op) for t in node.inputs if t in makers)
 
 
 def _form(node: Node, signatures: Mapping[str, Signature], reshapes: Collection[str]) -> int | None:

@@ -24,6 +24,9 @@ BPROP_INPUTS, BPROP_OUTPUTS = "bprop_inputs", "bprop_outputs"
 IDLE = "idle"
 """An attribute of a Reshape that only further Reshapes read: MindSpore leaves its input as it lies."""
 
+LAZY_INLINE = "lazy_inline"
+"""A graph's attribute, where cells with a Morph are in cells of `@lazy_inline`: the paths of these, with spaces between."""
+
 Attribute = bool | int | float | str | None | tuple["Attribute", ...]
 
 

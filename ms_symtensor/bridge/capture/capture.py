@@ -15,7 +15,12 @@ from ms_symtensor.bridge.capture.morph import Body, body_of, is_morph, opaque
 from ms_symtensor.bridge.capture.own_backward import read_by
 from ms_symtensor.bridge.capture.random_state import without_generators
 from ms_symtensor.bridge.capture.scopes import fresh_scopes
-from ms_symtensor.bridge.compiler.executor import front_end, parameters_of_shared_blocks, without_lazy_inline
+from ms_symtensor.bridge.compiler.executor import (
+    front_end,
+    lazily_inlined,
+    parameters_of_shared_blocks,
+    without_lazy_inline,
+)
 from ms_symtensor.bridge.compiler.host import ascend_target, import_mindspore
 from ms_symtensor.bridge.compiler.mindir import read_graph
 from ms_symtensor.bridge.compiler.node_graph import Node, NodeGraph
@@ -23,7 +28,7 @@ from ms_symtensor.bridge.compiler.parallel_context import stand_alone_context
 from ms_symtensor.bridge.compiler.search_mode import capturing
 from ms_symtensor.bridge.compiler.stop_gradient import STAND_IN, visible
 from ms_symtensor.errors import CompilerError, InputError
-from ms_symtensor.tensor.graph import BPROP, Attribute, Graph, Op, Parameter, ParameterRef, flat
+from ms_symtensor.tensor.graph import BPROP, LAZY_INLINE, Attribute, Graph, Op, Parameter, ParameterRef, flat
 
 _TAG = "symtensor_id"  # a primitive attribute, present during a capture only
 _LEFT_OUT = {_TAG, "input_names", "output_names", "in_strategy", "out_strategy", "self_define_shard"}
@@ -56,7 +61,7 @@ def capture(cell: Any, *inputs: Any, name: str | None = None, lone_blocks: bool 
     """
     import_mindspore()
     require_network(cell, inputs)
-    shared = parameters_of_shared_blocks(cell)
+    shared, inlined = parameters_of_shared_blocks(cell), lazily_inlined(cell)
     with ExitStack() as stack:
         stack.enter_context(ascend_target())
         stack.enter_context(stand_alone_context())
@@ -105,6 +110,7 @@ def capture(cell: Any, *inputs: Any, name: str | None = None, lone_blocks: bool 
             for node in in_block_order(graph.nodes, blocks)
         ),
         output=graph.output,
+        attributes=((LAZY_INLINE, " ".join(inlined)),) if inlined and bodies else (),
     )
     captured = with_idle_reshapes(with_types_of_bodies(captured) if bodies else captured)
     return captured if lone_blocks else without_lone_blocks(captured)

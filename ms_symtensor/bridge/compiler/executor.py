@@ -85,7 +85,7 @@ def front_end(cell: Any, inputs: Sequence[Any], purpose: str) -> tuple[Any, dict
 @contextmanager
 def without_lazy_inline(cell: Any) -> Iterator[None]:
     """Cells decorated with `@lazy_inline` are inlined while this is open, so that one graph holds all operators."""
-    marks = [(c.__dict__, c.__dict__.pop(_LAZY_INLINE)) for c in _decorated(cell)]
+    marks = [(c.__dict__, c.__dict__.pop(_LAZY_INLINE)) for _, c in _decorated(cell)]
     try:
         yield
     finally:
@@ -95,7 +95,12 @@ def without_lazy_inline(cell: Any) -> Iterator[None]:
 
 def parameters_of_shared_blocks(cell: Any) -> frozenset[str]:
     """Names of the parameters of cells that are decorated with `@lazy_inline`."""
-    return frozenset(p.name for c in _decorated(cell) for p in c.get_parameters())
+    return frozenset(p.name for _, c in _decorated(cell) for p in c.get_parameters())
+
+
+def lazily_inlined(cell: Any) -> tuple[str, ...]:
+    """The paths of the cells that are decorated with `@lazy_inline`."""
+    return tuple(path for path, _ in _decorated(cell))
 
 
 def has_lazy_inline(cell: Any) -> bool:
@@ -103,9 +108,9 @@ def has_lazy_inline(cell: Any) -> bool:
     return bool(_decorated(cell))
 
 
-def _decorated(cell: Any) -> list[Any]:
-    cells = (c for _, c in cell.cells_and_names())
-    return [c for c in cells if str(c.__dict__.get(_LAZY_INLINE, "")).startswith(_LAZY_INLINE_PREFIX)]
+def _decorated(cell: Any) -> list[tuple[str, Any]]:
+    marked = ((path, c, str(c.__dict__.get(_LAZY_INLINE, ""))) for path, c in cell.cells_and_names())
+    return [(path, c) for path, c, mark in marked if mark.startswith(_LAZY_INLINE_PREFIX)]
 
 
 def explain(error: BaseException, logged: Sequence[str] = ()) -> str:

@@ -115,7 +115,7 @@ class ConfigGroup:
                 saved = np.nan_to_num(other.once_s - mine.once_s, nan=0.0)
             axes = tuple(range(1, saved.ndim))
             total += occurs * np.maximum(saved.max(axis=axes), 0.0)[self.members]
-            total[(mine.backward_s < other.backward_s).any(axis=axes)[self.members]] = np.inf
+            total[(mine.each_s < other.each_s).any(axis=axes)[self.members]] = np.inf
             slimmer |= (np.minimum(*more_B) < 0).any(axis=axes)[self.members]
         return total, slimmer
 

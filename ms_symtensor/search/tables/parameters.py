@@ -155,7 +155,7 @@ def tied(known: Variables, uses: list[ParameterUse]) -> list[Terms]:
             raise InvalidStrategyError(f"{use.parameter.name} has one layout, but {_readers(known, a, b)}")
         table = np.where(agree, 0.0, np.inf)[None]
         members = known.pricer.family.members
-        found.append(terms((a.number, b.number), use.counts, (members, *agree.shape), forward_s=table))
+        found.append(terms((a.number, b.number), use.counts, (members, *agree.shape), each_s=table))
     return found
 
 
@@ -226,7 +226,7 @@ def parameter_terms(
         )
         found.append(
             terms(
-                (use.number,), use.counts, each_s.shape, backward_s=each_s, once_s=once_s, kept_B=used_B,
+                (use.number,), use.counts, each_s.shape, each_s=each_s, once_s=once_s, kept_B=used_B,
                 kept_recomputed_B=used_B, at_rest_B=rest_B,
             )
         )  # fmt: skip
@@ -336,7 +336,7 @@ def _behind(pricer: Pricer, use: ParameterUse, layouts: Sequence[Layout], micro:
         rest_B.append(np.where(micro.in_stages, 2 * elements * stored, 0.0))  # the weight, and the sum of its gradients
     last = (*(0.0,) * (len(use.counts) - 1), 1.0)
     each, once, rest = (np.stack(part, axis=1) for part in (each_s, once_s, rest_B))
-    return terms((use.number,), last, each.shape, backward_s=each, once_s=once, at_rest_B=rest)
+    return terms((use.number,), last, each.shape, each_s=each, once_s=once, at_rest_B=rest)
 
 
 def _adding_s(pricer: Pricer, elements: Array, dtype: str) -> Array:

@@ -252,9 +252,7 @@ def _own_terms(known: Variables, number: int, recomputation: frozenset[int], whe
     v = known.items[number]
     counts = where.counts(dict.fromkeys(v.members, 1))
     repeated = np.where(np.isinf(v.forward_s), 0.0, v.forward_s) if number in recomputation else None
-    return terms(
-        (number,), counts, v.forward_s.shape, forward_s=v.forward_s, recompute_s=repeated, backward_s=v.backward_s
-    )
+    return terms((number,), counts, v.forward_s.shape, each_s=v.forward_s + v.backward_s, recompute_s=repeated)
 
 
 def _transparent_terms(
@@ -277,12 +275,8 @@ def _transparent_terms(
     for (end, shape, source_type, target_type, trains, repeats, power), occurrences in casts.items():
         layouts = layouts_at(known, end, shape)
         one = transparent_s(pricer, layouts, source_type, target_type, power)
-        recompute_s, back = one if repeats else None, one if trains else None
-        found.append(
-            terms(
-                (end[0],), where.counts(occurrences), one.shape, forward_s=one, recompute_s=recompute_s, backward_s=back
-            )
-        )
+        each_s, recompute_s = one + one if trains else one, one if repeats else None
+        found.append(terms((end[0],), where.counts(occurrences), one.shape, each_s=each_s, recompute_s=recompute_s))
     for source in (source for op in graph.ops for source in op.results):
         if source not in known.gradients or is_moved(graph, known, source):
             continue  # of a tensor that is moved to its readers, the moves' table knows where gradients meet
@@ -297,5 +291,5 @@ def _transparent_terms(
         bytes_ = slices_B(known, layouts_at(known, end, kind.shape), kind.dtype, power)
         counts = where.counts({place_of(graph, source, [user for user, _ in graph.users[source]]): 1})
         add = pricer.local_s("AddN", (users + 1) * bytes_)
-        found.append(terms((end[0],), counts, bytes_.shape, backward_s=add))
+        found.append(terms((end[0],), counts, bytes_.shape, each_s=add))
     return found

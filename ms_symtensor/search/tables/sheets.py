@@ -24,7 +24,7 @@ class Sheets:
         first = {t.scope: i for i, t in reversed(list(enumerate(found)))}
         self._first = sorted(first.values())
         self._further = [(i, first[t.scope]) for i, t in enumerate(found) if first[t.scope] != i]
-        self._sizes = np.array([math.prod(t.forward_s.shape[1:]) for t in found])
+        self._sizes = np.array([math.prod(t.each_s.shape[1:]) for t in found])
         self._starts = np.zeros(len(found), dtype=np.intp)
         in_order = [*self._first, *(i for i, _ in self._further)]
         self._starts[in_order] = np.cumsum(self._sizes[in_order]) - self._sizes[in_order]
@@ -52,7 +52,7 @@ class Sheets:
             for number, worth in counted:
                 more += worth[:, [i]] * row[number, start : start + size]
         return [
-            Factor(t.scope, total[:, start : start + size].reshape(len(total), *t.forward_s.shape[1:]))
+            Factor(t.scope, total[:, start : start + size].reshape(len(total), *t.each_s.shape[1:]))
             for i in self._first
             for t, start, size in ((self._found[i], self._starts[i], self._sizes[i]),)
         ]
@@ -70,7 +70,7 @@ class Sheets:
         most = max((len(t.scope) for t in self._found), default=0)
         variables, strides = np.zeros((2, most, len(self._found)), dtype=np.intp)
         for i, t in enumerate(self._found):
-            shape = t.forward_s.shape[1:]
+            shape = t.each_s.shape[1:]
             for place, v in enumerate(t.scope):
                 variables[place, i], strides[place, i] = v, math.prod(shape[place + 1 :])
         return variables, strides

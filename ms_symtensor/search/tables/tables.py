@@ -81,7 +81,7 @@ class Tables:
             values = np.zeros((len(fields(Costs)), len(self.every), len(which)))
             for place, t in enumerate(self.every):
                 at = (which, *(assignment[:, v] for v in t.scope))
-                entry = np.ravel_multi_index(at, t.forward_s.shape)
+                entry = np.ravel_multi_index(at, t.each_s.shape)
                 for number, table in t.fixed:
                     values[number, place] = table.take(entry)
         counts = np.array([t.counts for t in self.every], dtype=float)
@@ -123,7 +123,7 @@ def totals(of: Problem, parameters: list[Terms], choice: Sequence[int]) -> Total
     for t in (*of.terms, *parameters):
         at = (0, *(choice[v] for v in t.scope))
         count = sum(c * n for c, n in zip(t.counts, of.places.occurrences, strict=True))
-        plain_s += count * float(t.forward_s[at] + t.backward_s[at] + t.once_s[at])
+        plain_s += count * float(t.each_s[at] + t.once_s[at])
         kept_B += count * float(t.kept_B[at])
         rest_B += count * float(t.at_rest_B[at])
         for sums, value in ((recompute_s, t.recompute_s[at]), (saved_B, t.kept_B[at] - t.kept_recomputed_B[at])):

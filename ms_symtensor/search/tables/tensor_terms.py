@@ -78,22 +78,27 @@ class TensorTables:
         numbers, table, paths = self.written(tensor, readers)
         every, recomputed_moves = (True,) * len(readers), self._recomputed_moves(tensor, readers)
         keeps = tuple(self.keeps(r) for r in readers)
-        forward = table("forward", every, written=lambda: paths.forward_s(every))
-        recomputation = kept = backward = None
+        recomputation = kept = None
         if any(recomputed_moves):
             recomputation = table(
                 "recomputation", recomputed_moves, written=lambda: possible(paths.forward_s(recomputed_moves))
             )
         if tensor.has_gradient:
             sent, others = tuple(int(r.sends) for r in readers), tensor.others
-            backward = table(
-                "backward", sent, others, written=lambda: self._backward_s(tensor, paths.backward_s, sent, others)
+            both_s: Callable[[], Array] = lambda: (
+                paths.forward_s(every)
+                + self._backward_s(  # noqa: E731 # one use
+                    tensor, paths.backward_s, sent, others
+                )
             )
+            each_s = table("both ways", every, sent, others, written=both_s)
+        else:
+            each_s = table("forward", every, written=lambda: paths.forward_s(every))
         if any(keeps):
             kept = table("kept", keeps, tensor.maker_keeps, written=lambda: self.kept_B(tensor, readers, paths))
         recomputed = None if (tensor.in_block and self.recomputation) or self.in_block(readers) else kept
-        tables = {"forward_s": forward, "recompute_s": recomputation, "backward_s": backward}
-        return terms(numbers, counts, forward.shape, **tables, kept_B=kept, kept_recomputed_B=recomputed)
+        bytes_ = {"kept_B": kept, "kept_recomputed_B": recomputed}
+        return terms(numbers, counts, each_s.shape, each_s=each_s, recompute_s=recomputation, **bytes_)
 
     def _joined(self, tensor: Tensor, readers: tuple[Reader, ...], counts: Counts) -> Terms:
         """The table of what the last of `readers` adds to what the others cost, seen beside the first one and the one before it.
@@ -104,23 +109,28 @@ class TensorTables:
         among = self._beside(tensor, readers)
         numbers, table, paths = self.written(tensor, among)
         last, every, recomputed_moves = len(among) - 1, (True,) * len(among), self._recomputed_moves(tensor, among)
-        forward = table("joins", every, written=lambda: paths.forward_s(every, last))
-        recomputation = kept = backward = None
+        recomputation = kept = None
         if recomputed_moves[-1]:
             recomputation = table(
                 "joins again", recomputed_moves, written=lambda: possible(paths.forward_s(recomputed_moves, last))
             )
         if tensor.has_gradient:
             sent, others = self._gradients(tensor.others, readers, len(among))
-            backward = table(
-                "joins back", sent, others, written=lambda: self._backward_s(tensor, paths.joining_s, sent, others)
+            both_s: Callable[[], Array] = lambda: (
+                paths.forward_s(every, last)
+                + self._backward_s(  # noqa: E731 # one use
+                    tensor, paths.joining_s, sent, others
+                )
             )
+            each_s = table("joins both ways", every, sent, others, written=both_s)
+        else:
+            each_s = table("joins", every, written=lambda: paths.forward_s(every, last))
         if self.keeps(readers[-1]) and not any(map(self.keeps, readers[:-1])):
             alone = (*(replace(r, kept=False) for r in among[:-1]), among[-1])
             kept = table("joins kept", tensor.maker_keeps, written=lambda: self.kept_B(tensor, alone, paths))
         recomputed = None if (tensor.in_block and self.recomputation) or self.in_block(among) else kept
-        tables = {"forward_s": forward, "recompute_s": recomputation, "backward_s": backward}
-        return terms(numbers, counts, forward.shape, **tables, kept_B=kept, kept_recomputed_B=recomputed)
+        bytes_ = {"kept_B": kept, "kept_recomputed_B": recomputed}
+        return terms(numbers, counts, each_s.shape, each_s=each_s, recompute_s=recomputation, **bytes_)
 
     def _beside(self, tensor: Tensor, readers: tuple[Reader, ...]) -> tuple[Reader, ...]:
         """Those of `readers` that the last one is seen beside, and itself."""

@@ -16,29 +16,19 @@ Array = NDArray[np.float64]
 class Terms:
     """Tables over one scope, for one occurrence: [members of the family, candidates of scope[0], …].
 
-    `counts`: how often it occurs at every place (`Places`). Seconds of one micro-batch: `forward_s`, `recompute_s` (where the
-    blocks are recomputed), `backward_s`; seconds once per step `once_s`; bytes kept for the backward pass, without and with
-    recomputation, and bytes at rest.
+    `counts`: how often it occurs at every place (`Places`). Seconds of one micro-batch: `each_s`, forward and backward, and
+    `recompute_s`, where the blocks are recomputed; seconds once per step `once_s`; bytes kept for the backward pass, without and
+    with recomputation, and bytes at rest.
     """
 
     scope: tuple[int, ...]
     counts: Counts
-    forward_s: Array
+    each_s: Array
     recompute_s: Array
-    backward_s: Array
     once_s: Array
     kept_B: Array
     kept_recomputed_B: Array
     at_rest_B: Array
-
-    @cached_property
-    def each_s(self) -> Array:
-        """Seconds of one micro-batch, forward and backward."""
-        if is_nothing(self.forward_s):
-            return self.backward_s
-        if is_nothing(self.backward_s):
-            return self.forward_s
-        return self.forward_s + self.backward_s
 
     @cached_property
     def saved_B(self) -> Array:
@@ -93,7 +83,7 @@ def no_table(shape: tuple[int, ...]) -> Array:
 
 
 def merged(found: Iterable[Terms]) -> tuple[Terms, ...]:
-    """`found`, of which those over the same scope that occur equally often are one: its `forward_s` has all of `each_s`."""
+    """`found`, of which those over the same scope that occur equally often are one."""
     alike: dict[tuple[tuple[int, ...], Counts], list[Terms]] = {}
     for one in found:
         alike.setdefault((one.scope, one.counts), []).append(one)
@@ -109,10 +99,9 @@ def _added(some: Sequence[Terms]) -> Terms:
         tables = [table for one in some if not is_nothing(table := getattr(one, name))]
         return reduce(np.add, tables) if tables else None
 
-    # What a micro-batch takes is not asked for apart.
-    names = ("recompute_s", "once_s", "kept_B", "kept_recomputed_B", "at_rest_B")
+    names = ("each_s", "recompute_s", "once_s", "kept_B", "kept_recomputed_B", "at_rest_B")
     tables = {name: added(name) for name in names}
-    return terms(first.scope, first.counts, first.forward_s.shape, forward_s=added("each_s"), **tables)
+    return terms(first.scope, first.counts, first.each_s.shape, **tables)
 
 
 @dataclass(frozen=True)

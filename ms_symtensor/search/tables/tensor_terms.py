@@ -85,13 +85,13 @@ class TensorTables:
             )
         if tensor.has_gradient:
             sent, others = tuple(int(r.sends) for r in readers), tensor.others
-            both_s: Callable[[], Array] = lambda: (
-                paths.forward_s(every)
-                + self._backward_s(  # noqa: E731 # one use
-                    tensor, paths.backward_s, sent, others
-                )
+            each_s = table(
+                "both ways",
+                every,
+                sent,
+                others,
+                written=lambda: paths.forward_s(every) + self._backward_s(tensor, paths.backward_s, sent, others),
             )
-            each_s = table("both ways", every, sent, others, written=both_s)
         else:
             each_s = table("forward", every, written=lambda: paths.forward_s(every))
         if any(keeps):
@@ -116,13 +116,13 @@ class TensorTables:
             )
         if tensor.has_gradient:
             sent, others = self._gradients(tensor.others, readers, len(among))
-            both_s: Callable[[], Array] = lambda: (
-                paths.forward_s(every, last)
-                + self._backward_s(  # noqa: E731 # one use
-                    tensor, paths.joining_s, sent, others
-                )
+            each_s = table(
+                "joins both ways",
+                every,
+                sent,
+                others,
+                written=lambda: paths.forward_s(every, last) + self._backward_s(tensor, paths.joining_s, sent, others),
             )
-            each_s = table("joins both ways", every, sent, others, written=both_s)
         else:
             each_s = table("joins", every, written=lambda: paths.forward_s(every, last))
         if self.keeps(readers[-1]) and not any(map(self.keeps, readers[:-1])):

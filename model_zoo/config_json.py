@@ -14,6 +14,7 @@ from model_zoo.fact_types import typed
 from model_zoo.families import ACTIVATIONS, FAMILIES, HARMLESS, KEYS, LACKING, LEFT_OUT, NEAREST, Family
 from model_zoo.layer_kinds import CHUNKED, FULL, SLIDING, attention_types, kinds_of
 from ms_symtensor.errors import InputError
+from ms_symtensor.files.reading import read_json
 
 FILE = "config.json"
 _LARGEST_B = 1 << 22  # a config.json has some kilobytes; a saved graph may have gigabytes
@@ -293,15 +294,12 @@ def _number(facts: Mapping[str, Any], fact: str) -> int:
 def _value(text: str) -> Any:
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
 
 
 def _loaded(path: Path) -> dict[str, Any]:
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path} is no JSON that can be read ({error})") from error
+    data = read_json(path, "a config.json or a saved graph", "give another file")
     if not isinstance(data, dict):
         raise InputError(f"{path} is no config.json: it holds no record of keys")
     return data

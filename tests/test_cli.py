@@ -284,6 +284,12 @@ def test_an_empty_path_is_refused(arguments, name, capsys):
     assert f"argument {name}: is empty: give a path" in failure(capsys, *arguments)
 
 
+@pytest.mark.parametrize("name", ["graph.json", "config.json"])
+def test_a_file_of_brackets_is_one_line(name, tmp_path, capsys):
+    (tmp_path / name).write_text('{"model_type": ' + "[" * 5_000)
+    assert "nested too deep" in failure(capsys, "plan", tmp_path / name, "--device-num", "2", "--out", tmp_path / "out")
+
+
 @pytest.mark.parametrize("command", ["plan", "capture", "prove", "audit"])
 def test_a_file_without_a_function_is_refused(command, tmp_path, capsys):
     options = [] if command == "capture" else ["--device-num", "8"]

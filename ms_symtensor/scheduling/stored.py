@@ -55,7 +55,7 @@ def stored(folder: PlanFolder) -> Stored | None:
         limits_B, start_s, end_s = (tuple(data[name]) for name in ("limits_B", "start_s", "end_s"))
         of = Problem(data["placement"], parts, routes, data["micro_batch_num"], limits_B, start_s, end_s)
         name = data["schedule"]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise InputError(f"{SCHEDULE_FILE} is no schedule ({error!r}): schedule again") from error
     orders = orders_of(folder.files[SCHEDULE_TABLE_FILE].decode("utf-8", "replace"), SCHEDULE_TABLE_FILE)
     found = simulate(of, orders)

@@ -1,6 +1,5 @@
 """A plan for MindFormers' PyNative mode: from a network to its file, and from a file back to its price."""
 
-import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -10,6 +9,8 @@ from typing import Any
 from ms_symtensor.cluster.bounded_yaml import load_yaml
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.errors import InputError
+from ms_symtensor.files.reading import read_json
+from ms_symtensor.strategy.reading import Field
 from ms_symtensor.targets.mindformers_pynative.checks import refusal
 from ms_symtensor.targets.mindformers_pynative.degrees import Degrees, degrees_of
 from ms_symtensor.targets.mindformers_pynative.file import planned_config
@@ -71,7 +72,10 @@ def planned_file(path: Path) -> tuple[Path, int | None]:
             f"{path} has {len(files)} PyNative files: give a plan of --target mindformers-pynative, or a file"
         )
     record = path / RECORD
-    return files[0], json.loads(record.read_text(encoding="utf-8"))["device_num"] if record.is_file() else None
+    if not record.is_file():
+        return files[0], None
+    root = Field(read_json(record, "a record of PyNative", "plan again"), str(record), remedy="plan again")
+    return files[0], root["device_num"].integer(1)
 
 
 def natural_device_num(config: dict[str, Any]) -> int:

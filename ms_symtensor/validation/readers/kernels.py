@@ -48,7 +48,7 @@ class _Dims:
         self.row = row
         try:
             found = json.loads(row.text("dims") or "{}")
-        except ValueError:
+        except (ValueError, RecursionError):
             raise row.malformed("dims", "is no JSON") from None
         if not isinstance(found, dict):
             raise row.malformed("dims", "is no mapping of names to sizes")

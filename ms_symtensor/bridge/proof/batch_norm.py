@@ -6,7 +6,7 @@ from typing import Any
 
 from ms_symtensor.bridge.capture.capture import primitive_of
 from ms_symtensor.errors import InputError
-from ms_symtensor.tensor.graph import Graph
+from ms_symtensor.tensor.graph import Graph, ParameterRef
 
 NOTE = "BatchNorm: in one process too over each device's samples by themselves, as MindSpore compiles it"
 
@@ -33,6 +33,12 @@ def parts_of_samples(cell: Any, graph: Graph, device_num: int) -> Mapping[tuple[
         if parts > 1:
             found[op.cell, op.primitive] = int(parts)
     return found
+
+
+def offsets(graph: Graph) -> frozenset[str]:
+    """The parameters that BatchNorms of `graph` add to what they have normalised."""
+    read = (graph.tensor_inputs(op)[2:3] for op in graph.ops if op.type.startswith("BatchNorm"))
+    return frozenset(source.name for sources in read for source in sources if isinstance(source, ParameterRef))
 
 
 @contextmanager

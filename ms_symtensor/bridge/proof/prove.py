@@ -20,7 +20,7 @@ from ms_symtensor.bridge.compiler.host import import_mindspore
 from ms_symtensor.bridge.compiler.parallel_context import ParallelConfig
 from ms_symtensor.bridge.proof import trial
 from ms_symtensor.bridge.proof.batch_norm import NOTE as BATCH_NORM_NOTE
-from ms_symtensor.bridge.proof.batch_norm import parts_of_samples
+from ms_symtensor.bridge.proof.batch_norm import offsets, parts_of_samples
 from ms_symtensor.bridge.proof.comparison import Difference
 from ms_symtensor.bridge.proof.fewer_ranks import on_first_ranks
 from ms_symtensor.bridge.proof.launch import Processes, started
@@ -100,6 +100,11 @@ class Proof:
     def wrong(self) -> tuple[Difference, ...]:
         """Parameters that are not equal, the worst first."""
         return tuple(sorted((d for d in self.parameters if not d.equal), key=lambda d: -d.error))
+
+    @property
+    def rounded(self) -> tuple[Difference, ...]:
+        """Parameters that are equal only as far as float32 tells."""
+        return tuple(d for d in self.parameters if d.is_rounding)
 
     @property
     def worst(self) -> Difference:
@@ -230,7 +235,7 @@ def prove_network(
             values = uneven_counts(values, inputs, graph, factor.none, micro.pipeline.micro_batch_num)
     alone = object() if identity is None else identity
     parts = parts_of_samples(cell, graph, device_num) if micro is None else {}
-    subject = Subject(cell, inputs, values, alone, device_num, parallel, micro, parts)
+    subject = Subject(cell, inputs, values, alone, device_num, parallel, micro, parts, offsets(graph))
     substituter = Substituter()
     with ExitStack() as stack:
         processes = request.processes
@@ -252,6 +257,12 @@ def prove_network(
         if request.steps:
             after = trial.states(job, trials[1], subject)
             parameters = tuple(max(pair, key=lambda d: d.error) for pair in zip(parameters, after, strict=True))
+        if all(d.equal for d in losses) and not all(d.equal for d in parameters):
+            again = processes.next_job()
+            names = trial.prepare_rounding(again, subject, substituter, request.references)
+            begin(again, dict.fromkeys(names, 1), {})
+            processes.wait(again, request.time_limit_s)
+            parameters = trial.with_rounding(job, again, trials[0], subject, parameters)
     seconds = time.perf_counter() - start
     substitutions = (*([BATCH_NORM_NOTE] if parts else []), *substituter.used)
     return Proof(device_num, request.steps, losses, parameters, substitutions, seconds)

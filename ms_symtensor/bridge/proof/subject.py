@@ -38,7 +38,7 @@ class Subject:
     `identity` tells the network from others, the values of its constants included (a graph's hash leaves these out).
 
     Its primitives carry their strategies, or, with pipeline stages, those of the same network in `micro` do. `batch_norms`: see
-    `parts_of_samples`.
+    `parts_of_samples`; `lifted`: parameters that `values.LIFT` is added to.
     """
 
     cell: Any
@@ -49,6 +49,7 @@ class Subject:
     parallel: ParallelConfig
     micro: Micro | None = None
     batch_norms: Mapping[tuple[tuple[str, ...], str], int] = field(default_factory=dict)
+    lifted: frozenset[str] = frozenset()
 
     @property
     def weights(self) -> tuple[str, ...]:

@@ -10,14 +10,20 @@ from ms_symtensor.bridge.compiler.compile import ParameterLayout
 from ms_symtensor.tensor.graph import Constant, Graph, InputRef, OpOutput, Source, TensorType
 
 SEED = 5
+LIFT = 4.5
+"""What is added to offsets behind a normalisation, whose scales are 0.75 at most: then a value is six deviations above zero, and
+float32 does not decide on which side of a ReLU's kink it lies. One such value changes a sum of N terms by 1 / sqrt(N)."""
 _UNKNOWN_BOUND = 2  # of integers that index nothing we know of: flags, mostly
 
 
-def parameter_value(name: str, kind: TensorType) -> numpy.ndarray:
-    """What parameter `name` holds: matrices keep the size of what they multiply, vectors are around 0.5, none is 0."""
+def parameter_value(name: str, kind: TensorType, lifted: bool = False) -> numpy.ndarray:
+    """What parameter `name` holds: matrices keep the size of what they multiply, vectors are around 0.5, none is 0.
+
+    `lifted`: above that by LIFT.
+    """
     random = _random(name)
     if len(kind.shape) < 2:
-        return random.uniform(0.25, 0.75, kind.shape).astype(numpy.float32)
+        return (random.uniform(0.25, 0.75, kind.shape) + LIFT * lifted).astype(numpy.float32)
     value: numpy.ndarray = random.standard_normal(kind.shape) / numpy.sqrt(kind.shape[-1])
     return value.astype(numpy.float32)
 
@@ -66,6 +72,16 @@ def _uneven(name: str, value: numpy.ndarray, number: float, parts: int) -> numpy
     share = (position / parts).reshape(-1, *[1] * (value.ndim - 1))
     drawn = _random(f"{name}, of which some counts").uniform(0.0, 1.0, value.shape)
     return numpy.where(drawn < share, value, numpy.asarray(number)).astype(value.dtype)
+
+
+def last_bits_changed(value: numpy.ndarray, draw: int) -> numpy.ndarray:
+    """`value` with each float the next one above or below, as `draw` has it."""
+    if value.dtype != numpy.float32:
+        return value
+    random = numpy.random.default_rng([SEED, draw, value.size])
+    towards = random.choice(numpy.asarray([-numpy.inf, numpy.inf], numpy.float32), value.shape)
+    changed: numpy.ndarray = numpy.nextafter(value, towards)
+    return changed
 
 
 def slice_of(value: numpy.ndarray, layout: ParameterLayout | None, rank: int) -> numpy.ndarray:

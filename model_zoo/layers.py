@@ -109,22 +109,31 @@ def rotary_tables(config: TransformerConfig, base: float = 0.0) -> tuple[Tensor,
     With the sign in the table, x * cos + swap_halves(x) * sin is the rotation, one operator fewer for every use. Dims that are
     not rotated have cos 1 and sin 0. `base` 0: the network's.
     """
-    cos, sin = _rotary_values(config, config.seq_length, base)
+    return tables_of(config, _angles(config, config.seq_length, base))
+
+
+def tables_of(config: TransformerConfig, angle: np.ndarray) -> tuple[Tensor, Tensor]:
+    """As `rotary_tables`, of the angles [seq_length, half of what is rotated]."""
+    cos, sin = _turned(config, angle)
     dtype = dtype_of(config.compute_dtype)
     return Tensor(cos[:, None], dtype), Tensor(sin[:, None], dtype)
 
 
 def position_tables(config: TransformerConfig, positions: int) -> tuple[Tensor, Tensor]:
     """The same for so many positions, each [positions, rotary_size]."""
-    cos, sin = _rotary_values(config, positions, config.kind(0).rotary_base)
+    cos, sin = _turned(config, _angles(config, positions, config.kind(0).rotary_base))
     return Tensor(cos, dtype_of(config.compute_dtype)), Tensor(sin, dtype_of(config.compute_dtype))
 
 
-def _rotary_values(config: TransformerConfig, positions: int, base: float) -> tuple[np.ndarray, np.ndarray]:
-    rotated = config.rotated_size or config.rotary_size
-    half = rotated // 2
+def _angles(config: TransformerConfig, positions: int, base: float) -> np.ndarray:
+    half = (config.rotated_size or config.rotary_size) // 2
     frequency = (base or config.rotary_base) ** -(np.arange(half, dtype=np.float32) / half)
-    angle = np.outer(np.arange(positions, dtype=np.float32), frequency)
+    return np.outer(np.arange(positions, dtype=np.float32), frequency)
+
+
+def _turned(config: TransformerConfig, angle: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    positions, half = angle.shape
+    rotated = 2 * half
     rest = np.zeros((positions, config.rotary_size - rotated), np.float32)
     cos = np.concatenate([np.cos(angle), np.cos(angle), rest + 1], axis=-1).astype(np.float32)
     sin = np.concatenate([-np.sin(angle), np.sin(angle), rest], axis=-1).astype(np.float32)

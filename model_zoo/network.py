@@ -7,7 +7,7 @@ from mindspore import Parameter, Tensor, nn, ops
 from mindspore.common.initializer import Zero
 from mindspore.nn.utils import no_init_parameters
 
-from model_zoo.block import block_class, constants
+from model_zoo.block import Constants, block_class, constants
 from model_zoo.config import TransformerConfig
 from model_zoo.head import CrossEntropy, VocabularyHead
 from model_zoo.layers import Linear, Norm, dtype_of, weight
@@ -42,7 +42,7 @@ class MaskedTokenTransform(nn.Cell):
 class Transformer(nn.Cell):
     """What decoders and encoders have in common; the children differ in their inputs."""
 
-    def __init__(self, config: TransformerConfig) -> None:
+    def __init__(self, config: TransformerConfig, shared: Constants | None = None) -> None:
         super().__init__()
         self.hidden_size, self.compute_dtype = config.hidden_size, dtype_of(config.compute_dtype)
         self.tied_embeddings = config.tied_embeddings
@@ -51,7 +51,7 @@ class Transformer(nn.Cell):
         self.is_scaled = config.embedding_scale != 1.0
         if self.is_scaled:
             self.scale, self.mul_scale = Tensor(config.embedding_scale, self.compute_dtype), ops.Mul()
-        self.shared, self.block = constants(config), block_class(config)
+        self.shared, self.block = shared or constants(config), block_class(config)
         self.layers = nn.CellList([self.block(config, self.shared, config.kind(i)) for i in range(config.num_layers)])
         self.norm = Norm(config, config.hidden_size)
         self.head = VocabularyHead(config, has_bias=config.head_bias or not config.causal)

@@ -97,8 +97,11 @@ def resolve(
     names and files that hold no graph.
     """
     from model_zoo import PUBLISHED
+    from model_zoo.captured import CAPTURED
     from model_zoo.config_json import file_of
 
+    if name in CAPTURED:
+        return _captured(name, global_batch_size, seq_length, dict(options or {}), dims)
     file = None if name in PUBLISHED else file_of(name)
     if file is not None:
         return _described(file, global_batch_size, seq_length, dict(options or {}), dims, approximate)
@@ -231,7 +234,7 @@ def replanner(plan: Plan, graph: Graph) -> Callable[[Limits, int], Plan]:
     network by now, and for a factory of a plan that is not trusted.
     """
     require_trusted(plan)
-    name = plan.source.get("factory", plan.source.get("model"))
+    name = next((plan.source[key] for key in ("factory", "model", "network") if key in plan.source), None)
     if name is not None and is_factory(name) is not ("factory" in plan.source):
         raise InputError(f"the plan's source {dict(plan.source)} is no model of the zoo, and no factory: plan again")
     model = None
@@ -339,6 +342,20 @@ def _zoo(name: str, batch_size: int | None, seq_length: int | None, options: dic
 
     graph = graph_at(config.batch_size, None)
     return Model(name, graph, config.batch_size, config.seq_length, source, graph_at, config=config)
+
+
+def _captured(
+    name: str, batch_size: int | None, seq_length: int | None, options: dict[str, Any], dims: Sequence[str]
+) -> Model:
+    """A network of the zoo that MindSpore captures; `dims` are other sizes, SIZE=NUMBER."""
+    from model_zoo.captured import CAPTURED, changed_sizes
+
+    given = {"seq_length": seq_length} if seq_length is not None else {}
+    sizes = {key.strip(): value.strip() for key, _, value in (dim.partition("=") for dim in dims)}
+    source = {"network": name, **changed_sizes(name, {**options, **given, **sizes})}
+    model = _factory(name, source, batch_size, None)
+    tokens = source.get("seq_length", CAPTURED[name].sizes.get("seq_length", model.seq_length))
+    return replace(model, seq_length=int(tokens))
 
 
 def _factory(name: str, source: dict[str, str], batch_size: int | None, seq_length: int | None) -> Model:

@@ -24,7 +24,8 @@ Network = tuple[Any, tuple[Any, ...]]
 
 
 def load_network(source: Mapping[str, str]) -> Network:
-    """The network that `source` describes: `{"factory": "file.py:function"}`, or `{"model": name}` with options of the zoo.
+    """The network that `source` describes: `{"factory": "file.py:function"}`, or of the zoo `{"model": name}` with options, and
+    `{"network": name}` with sizes for those that MindSpore captures.
 
     With `"replace_shard": "True"` it is given without the strategies that its factory wrote, with `"batch_size"` its inputs are
     for so many samples.
@@ -38,6 +39,8 @@ def load_network(source: Mapping[str, str]) -> Network:
         if source.get("replace_shard") == "True":
             remove(cell, by_hand=True)
         return cell, at_batch(inputs, int(source.get("batch_size", batch_of(inputs))))
+    if "network" in source:
+        return _captured(source)
     if "model" not in source:
         raise InputError(
             "the plan was made from a saved graph and does not say how its network is built: apply it in your own program"
@@ -48,6 +51,19 @@ def load_network(source: Mapping[str, str]) -> Network:
     from model_zoo.network import build
 
     return build(dimensions_of(source["model"], **zoo_options(source)))
+
+
+def _captured(source: Mapping[str, str]) -> Network:
+    """The network of the zoo that `source` names and MindSpore captures."""
+    import_mindspore()
+    from model_zoo.captured import CAPTURED, build, changed_sizes
+
+    name = source["network"]
+    if name not in CAPTURED:
+        raise InputError(f"the plan's source names the network {name!r}, and the zoo has none: plan again")
+    changed_sizes(name, {key: value for key, value in source.items() if key != "network"})
+    with as_on_ascend():
+        return build(source)
 
 
 def load_planned(plan: Plan) -> Network:

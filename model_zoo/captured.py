@@ -40,7 +40,7 @@ def _vision_language(sizes: Mapping[str, int], compute_dtype: str) -> Built:
         hidden_size=sizes["vision_hidden_size"], num_layers=sizes["vision_layers"], num_heads=sizes["vision_heads"],
         intermediate_size=sizes["vision_intermediate_size"], **shared,
     )  # fmt: skip
-    parts = ("images", "side", "window", "full_step", "patch_values")
+    parts = ("prompt", "images", "side", "window", "full_step", "patch_values")
     return build(VisionLanguageConfig(language, vision, **{part: sizes[part] for part in parts}))
 
 
@@ -55,12 +55,10 @@ def _images(name: str, sizes: Mapping[str, int], compute_dtype: str) -> Built:
 def _sequences(name: str, sizes: Mapping[str, int], compute_dtype: str) -> Built:
     from model_zoo import sequences
 
-    parts = {key: value for key, value in sizes.items() if key != "embedding_size"}
     config = TransformerConfig(
         name=name, n_kv_heads=sizes.get("num_heads", 1), max_position_embeddings=sizes["seq_length"], norm="layer_norm",
         norm_epsilon=1e-6, activation="gelu", position="learned", linear_bias=True, qkv_bias=True, tied_embeddings=False,
-        compute_dtype=compute_dtype, **{"num_heads": 1, "intermediate_size": 1, **parts},
-        head_dim=sizes.get("embedding_size", 0),
+        compute_dtype=compute_dtype, **{"num_heads": 1, "intermediate_size": 1, **sizes},
     )  # fmt: skip
     shape = (config.batch_size, config.seq_length)
     ids = 1 if name == "lstm_lm" else 3
@@ -70,10 +68,10 @@ def _sequences(name: str, sizes: Mapping[str, int], compute_dtype: str) -> Built
 
 # fmt: off
 _NETWORKS = (
-    # https://huggingface.co/Qwen/Qwen2.5-VL-7B-Instruct config.json; four images of 448 x 448 before 3,072 tokens of text
+    # https://huggingface.co/Qwen/Qwen2.5-VL-7B-Instruct config.json; a prompt of 16 tokens, four images of 448 x 448, 3,056 of text
     CapturedNetwork("qwen2_5_vl_7b", {
         "batch_size": 16, "hidden_size": 3584, "num_layers": 28, "num_heads": 28, "n_kv_heads": 4, "intermediate_size": 18944,
-        "vocab_size": 152064, "seq_length": 4096, "images": 4, "side": 32, "window": 8, "full_step": 8, "patch_values": 1176,
+        "vocab_size": 152064, "seq_length": 4096, "prompt": 16, "images": 4, "side": 32, "window": 8, "full_step": 8, "patch_values": 1176,
         "vision_hidden_size": 1280, "vision_layers": 32, "vision_heads": 16, "vision_intermediate_size": 3420,
     }, "bfloat16", _vision_language),
     # arXiv:1512.03385 and arXiv:1512.00567; ImageNet's classes
@@ -85,7 +83,7 @@ _NETWORKS = (
     ),
     # two layers of 2,048 over 20 steps, as arXiv:1602.02410 unrolls; a vocabulary of 2^15 * 3 for its 793,471 words
     CapturedNetwork("lstm_lm", {
-        "batch_size": 64, "hidden_size": 2048, "embedding_size": 1024, "num_layers": 2, "vocab_size": 98304, "seq_length": 20,
+        "batch_size": 64, "hidden_size": 2048, "num_layers": 2, "vocab_size": 98304, "seq_length": 20,
     }, "float32", partial(_sequences, "lstm_lm")),
     # arXiv:1706.03762, table 3, "big", with GELU and learned positions; 256 tokens of either language
     CapturedNetwork("transformer_wmt", {

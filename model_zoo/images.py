@@ -16,7 +16,9 @@ Size = int | tuple[int, int]
 class Convolved(nn.Cell):
     """Convolution, BatchNorm and, if `activates`, ReLU: [batch, in, height, width] -> [batch, out, ...]."""
 
-    def __init__(self, inside: int, outside: int, kernel: Size = 1, stride: int = 1, pad: Size = 0, activates: bool = True):
+    def __init__(
+        self, inside: int, outside: int, kernel: Size = 1, stride: int = 1, pad: Size = 0, activates: bool = True
+    ):
         super().__init__()
         above, beside = (pad, pad) if isinstance(pad, int) else pad
         padding = (above, above, beside, beside)

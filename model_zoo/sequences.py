@@ -16,9 +16,9 @@ from model_zoo.network import Embedding
 class Gate(nn.Cell):
     """A gate of an LSTM layer before its activation; its steps share their operators, and so their strategies."""
 
-    def __init__(self, inside: int, width: int, steps: int) -> None:
+    def __init__(self, width: int, steps: int) -> None:
         super().__init__()
-        self.of_input = Parameter(initializer("normal", (width, inside)))
+        self.of_input = Parameter(initializer("normal", (width, width)))
         self.of_state = Parameter(initializer("normal", (width, width)))
         self.bias = Parameter(initializer("zeros", (width,)))
         self.width = width
@@ -27,7 +27,7 @@ class Gate(nn.Cell):
         self.matmul_state, self.add = ops.MatMul(transpose_b=True), ops.Add()
 
     def of_inputs(self, x: Tensor, steps: int) -> tuple[Tensor, ...]:
-        """What the inputs x [batch * steps, inside] give to every step."""
+        """What the inputs x [batch * steps, width] give to every step."""
         y = self.add_bias(self.matmul_input(x, self.of_input), self.bias)
         batch, found = x.shape[0] // steps, ()
         for part in self.split(self.unflatten(y, (batch, steps, self.width))):
@@ -39,12 +39,12 @@ class Gate(nn.Cell):
 
 
 class LstmLayer(nn.Cell):
-    """[batch * steps, inside] -> [batch * steps, width]; states begin with zeros."""
+    """[batch * steps, width] -> [batch * steps, width]; states begin with zeros."""
 
-    def __init__(self, inside: int, width: int, steps: int) -> None:
+    def __init__(self, width: int, steps: int) -> None:
         super().__init__()
         self.steps, self.width = steps, width
-        self.admit, self.forget, self.candidate, self.release = (Gate(inside, width, steps) for _ in range(4))
+        self.admit, self.forget, self.candidate, self.release = (Gate(width, steps) for _ in range(4))
         self.sigmoid_admit, self.sigmoid_forget, self.sigmoid_release = ops.Sigmoid(), ops.Sigmoid(), ops.Sigmoid()
         self.tanh_candidate, self.tanh_cell = ops.Tanh(), ops.Tanh()
         self.mul_new, self.mul_old, self.mul_state, self.add = ops.Mul(), ops.Mul(), ops.Mul(), ops.Add()
@@ -70,17 +70,15 @@ class LstmModel(nn.Cell):
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
-        width, inside = config.hidden_size, config.head_dim
-        self.embedding, self.flatten, self.inside = Embedding(replace(config, hidden_size=inside), config.vocab_size), ops.Reshape(), inside
-        self.layers = nn.CellList(
-            [LstmLayer(inside if n == 0 else width, width, config.seq_length) for n in range(config.num_layers)]
-        )
-        self.table, self.head = weight((config.vocab_size, width), config), VocabularyHead(config, has_bias=True)
+        self.width = config.hidden_size
+        self.embedding, self.flatten = Embedding(config, config.vocab_size), ops.Reshape()
+        self.layers = nn.CellList([LstmLayer(self.width, config.seq_length) for _ in range(config.num_layers)])
+        self.table, self.head = weight((config.vocab_size, self.width), config), VocabularyHead(config, has_bias=True)
         self.flatten_labels, self.flatten_mask, self.loss = ops.Reshape(), ops.Reshape(), CrossEntropy(config)
 
     def construct(self, input_ids: Tensor, labels: Tensor, loss_mask: Tensor) -> Tensor:
         batch, steps = input_ids.shape
-        x = self.flatten(self.embedding(input_ids), (batch * steps, self.inside))
+        x = self.flatten(self.embedding(input_ids), (batch * steps, self.width))
         for layer in self.layers:
             x = layer(x)
         logits = self.head(x, self.table)
@@ -115,7 +113,10 @@ class EncoderBlock(nn.Cell):
 
     def __init__(self, config: TransformerConfig, mask: Tensor | None) -> None:
         super().__init__()
-        self.attention, self.feed_forward = SelfAttention(config, None, mask), FeedForward(config, config.intermediate_size)
+        self.attention, self.feed_forward = (
+            SelfAttention(config, None, mask),
+            FeedForward(config, config.intermediate_size),
+        )
         self.attention_norm, self.feed_forward_norm = (Norm(config, config.hidden_size) for _ in range(2))
         self.add_attention, self.add_feed_forward = ops.Add(), ops.Add()
 
@@ -129,7 +130,11 @@ class DecoderBlock(EncoderBlock):
 
     def __init__(self, config: TransformerConfig, mask: Tensor | None) -> None:
         super().__init__(config, mask)
-        self.cross, self.cross_norm, self.add_cross = CrossAttention(config), Norm(config, config.hidden_size), ops.Add()
+        self.cross, self.cross_norm, self.add_cross = (
+            CrossAttention(config),
+            Norm(config, config.hidden_size),
+            ops.Add(),
+        )
 
     def construct(self, x: Tensor, memory: Tensor) -> Tensor:
         x = self.attention_norm(self.add_attention(x, self.attention(x)))
@@ -137,21 +142,28 @@ class DecoderBlock(EncoderBlock):
         return self.feed_forward_norm(self.add_feed_forward(x, self.feed_forward(x)))
 
 
+class Words(nn.Cell):
+    """Rows of the tables of words and of positions by their ids [batch, seq], added up -> [batch * seq, hidden]."""
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__()
+        self.dtype, self.width = getattr(ms, config.compute_dtype), config.hidden_size
+        self.positions = weight((config.max_position_embeddings, config.hidden_size), config)
+        self.gather_words, self.gather_positions, self.add = ops.Gather(), ops.Gather(), ops.Add()
+        self.cast, self.flatten = ops.Cast(), ops.Reshape()
+
+    def construct(self, table: Tensor, ids: Tensor, position_ids: Tensor) -> Tensor:
+        x = self.add(self.gather_words(table, ids, 0), self.gather_positions(self.positions, position_ids, 0))
+        return self.flatten(self.cast(x, self.dtype), (x.shape[0] * x.shape[1], self.width))
+
+
 class Translator(nn.Cell):
     """Encoder and decoder of as many layers; words of both languages and the head have one table, positions are learned."""
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
-        self.dtype, self.width = getattr(ms, config.compute_dtype), config.hidden_size
         self.word_table = weight((config.vocab_size, config.hidden_size), config)
-        self.source_table, self.target_table = (
-            weight((config.max_position_embeddings, config.hidden_size), config) for _ in range(2)
-        )
-        self.source_words, self.source_positions = ops.Gather(), ops.Gather()
-        self.target_words, self.target_positions = ops.Gather(), ops.Gather()
-        self.add_source, self.add_target = ops.Add(), ops.Add()
-        self.cast_source, self.cast_target = ops.Cast(), ops.Cast()
-        self.flatten_source, self.flatten_target = ops.Reshape(), ops.Reshape()
+        self.source, self.target = Words(config), Words(config)
         encoder = replace(config, causal=False)
         mask = constants(config).mask[0]
         self.encoder = nn.CellList([EncoderBlock(encoder, None) for _ in range(config.num_layers)])
@@ -162,17 +174,11 @@ class Translator(nn.Cell):
     def construct(
         self, source_ids: Tensor, target_ids: Tensor, position_ids: Tensor, labels: Tensor, loss_mask: Tensor
     ) -> Tensor:
-        batch, seq = source_ids.shape
-        tokens = (batch * seq, self.width)
-        source = self.source_words(self.word_table, source_ids, 0)
-        source = self.add_source(source, self.source_positions(self.source_table, position_ids, 0))
-        memory = self.flatten_source(self.cast_source(source, self.dtype), tokens)
+        memory = self.source(self.word_table, source_ids, position_ids)
         for block in self.encoder:
             memory = block(memory)
-        target = self.target_words(self.word_table, target_ids, 0)
-        target = self.add_target(target, self.target_positions(self.target_table, position_ids, 0))
-        x = self.flatten_target(self.cast_target(target, self.dtype), tokens)
+        x = self.target(self.word_table, target_ids, position_ids)
         for block in self.decoder:
             x = block(x, memory)
-        logits = self.head(x, self.word_table)
-        return self.loss(logits, self.flatten_labels(labels, (tokens[0],)), self.flatten_mask(loss_mask, (tokens[0], 1)))
+        logits, tokens = self.head(x, self.word_table), x.shape[0]
+        return self.loss(logits, self.flatten_labels(labels, (tokens,)), self.flatten_mask(loss_mask, (tokens, 1)))

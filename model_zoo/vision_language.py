@@ -1,7 +1,7 @@
 """Qwen2.5-VL: a vision tower whose features stand before the text of a decoder; the decoder is that of `network`.
 
-Structure: transformers, modeling_qwen2_5_vl.py. Images of a sample are square and of one size, and stand before its text. Their
-patches come as transformers' processor orders them: the four that are merged in a row, window by window.
+Structure: transformers, modeling_qwen2_5_vl.py. A sample is a prompt, images that are square and of one size, and text. Patches come
+as transformers' processor orders them: the four that are merged in a row, window by window.
 """
 
 from dataclasses import dataclass, replace
@@ -23,7 +23,7 @@ _TIME, _ROW = 16 / 64, 24 / 64
 
 @dataclass(frozen=True)
 class VisionLanguageConfig:
-    """`vision` and `language`, whose `seq_length` counts the tokens of `images` and the text together.
+    """`vision` and `language`, whose `seq_length` counts the tokens of `prompt`, `images` and text together.
 
     An image has `side` x `side` patches of `patch_values` numbers (two frames of 3 x 14 x 14); its blocks attend within windows of
     `window` x `window` patches, but each `full_step`th.
@@ -31,6 +31,7 @@ class VisionLanguageConfig:
 
     language: TransformerConfig
     vision: TransformerConfig
+    prompt: int
     images: int
     side: int
     window: int
@@ -43,16 +44,21 @@ class VisionLanguageConfig:
                 f"an image of {self.side} x {self.side} patches has no whole windows of {self.window} x {self.window}:"
                 f" give a multiple of {self.window}"
             )
-        if self.image_tokens >= self.language.seq_length:
+        if self.text < 1:
             raise InputError(
-                f"{self.images} images are {self.image_tokens} tokens, and seq_length is {self.language.seq_length}: leave room"
-                " for text"
+                f"prompt and {self.images} images are {self.prompt + self.image_tokens} tokens, and seq_length is"
+                f" {self.language.seq_length}: leave room for text"
             )
 
     @property
     def image_tokens(self) -> int:
         """Tokens of the text that a sample's images are."""
         return self.images * (self.side // MERGE) ** 2
+
+    @property
+    def text(self) -> int:
+        """Tokens behind the images."""
+        return self.language.seq_length - self.prompt - self.image_tokens
 
     @property
     def patches(self) -> int:
@@ -83,13 +89,14 @@ def _patch_tables(config: VisionLanguageConfig) -> tuple[Tensor, Tensor]:
 
 
 def _token_tables(config: VisionLanguageConfig) -> tuple[Tensor, Tensor]:
-    """Angles of a sample's tokens by time, row and column: images one after the other, then the text."""
-    side, places, start = config.side // MERGE, [], 0
+    """Angles of a sample's tokens by time, row and column: the prompt, images one after the other, the text."""
+    side, start = config.side // MERGE, config.prompt
+    places = [np.repeat(np.arange(start)[:, None], 3, -1)]
     row, column = np.divmod(np.arange(side * side), side)
     for _ in range(config.images):
         places.append(np.stack([np.full(side * side, start), start + row, start + column], -1))
         start += side
-    text = start + np.arange(config.language.seq_length - config.image_tokens)
+    text = start + np.arange(config.text)
     places.append(np.repeat(text[:, None], 3, -1))
     half = config.language.head_dim // 2
     time, rows = int(half * _TIME), int(half * _ROW)
@@ -201,7 +208,7 @@ class FirstBlock(TransformerBlock):
 
 
 class VisionLanguage(Transformer):
-    """The decoder over images and text; `loss_mask` [batch, seq] is 0 where an image stands."""
+    """The decoder over prompt, images and text; `loss_mask` [batch, seq] is 0 where an image stands."""
 
     def __init__(self, config: VisionLanguageConfig) -> None:
         language = config.language
@@ -209,10 +216,14 @@ class VisionLanguage(Transformer):
         super().__init__(language, shared)
         self.layers[0] = FirstBlock(language, shared, language.kind(0))
         self.vision, self.join = VisionTower(config), ops.Concat(1)
+        self.gather_prompt, self.cast_prompt = ops.Gather(), ops.Cast()
 
-    def construct(self, pixels: Tensor, input_ids: Tensor, labels: Tensor, loss_mask: Tensor) -> Tensor:
-        text = self.cast_embedding(self.word_embedding(input_ids), self.compute_dtype)
-        x = self.join((self.vision(pixels), text))
+    def construct(
+        self, prompt_ids: Tensor, pixels: Tensor, text_ids: Tensor, labels: Tensor, loss_mask: Tensor
+    ) -> Tensor:
+        prompt = self.cast_prompt(self.gather_prompt(self.word_embedding.table, prompt_ids, 0), self.compute_dtype)
+        text = self.cast_embedding(self.word_embedding(text_ids), self.compute_dtype)
+        x = self.join((prompt, self.vision(pixels), text))
         return self.loss_of(self.norm(self.run_layers(x)), labels, loss_mask)
 
 
@@ -220,8 +231,9 @@ def build(config: VisionLanguageConfig) -> tuple[nn.Cell, list[tuple[tuple[int, 
     """The network with its loss, and shapes and element types of its inputs."""
     batch, seq = config.language.batch_size, config.language.seq_length
     shapes = [
+        ((batch, config.prompt), "int32"),
         ((batch, config.patches, config.patch_values), "float32"),
-        ((batch, seq - config.image_tokens), "int32"),
+        ((batch, config.text), "int32"),
         ((batch, seq), "int32"),
         ((batch, seq), "float32"),
     ]

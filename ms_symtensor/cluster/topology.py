@@ -96,7 +96,7 @@ class Cluster:
     """Equal devices on nested `levels`, innermost first. `sources` maps a number's place in the file to its source.
 
     `host` is None where the file does not tell of it: then nothing can be kept there. `warning`: a line for whoever uses
-    the predictions; "" where there is nothing to say.
+    the predictions; "" where there is nothing to say. `positions`: where every rank runs, if not in rank order (a rank table).
     """
 
     name: str
@@ -107,13 +107,14 @@ class Cluster:
     sources: tuple[tuple[str, Source], ...]
     host: Host | None = None
     warning: str = ""
+    positions: tuple[int, ...] | None = None
 
     def __hash__(self) -> int:
         return self._hash
 
     @cached_property
     def _hash(self) -> int:  # a cluster is the key of every cache of collective times: hash its numbers once
-        return hash((self.name, self.device, self.levels, self.rules, self.host))
+        return hash((self.name, self.device, self.levels, self.rules, self.host, self.positions))
 
     @cached_property
     def values(self) -> dict[sympy.Symbol, float]:
@@ -152,6 +153,8 @@ def group_sizes(cluster: Cluster, ranks: tuple[int, ...]) -> tuple[int, ...]:
             f"group {_short(ranks)}: rank {max(ranks)} is beyond cluster {cluster.name!r}, which has "
             f"{cluster.max_ranks} devices; use fewer devices or another cluster"
         )
+    if cluster.positions is not None:
+        ranks = tuple(sorted(cluster.positions[rank] for rank in ranks))
     return _sizes(cluster, ranks)
 
 

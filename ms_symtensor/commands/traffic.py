@@ -8,6 +8,7 @@ TEXT = "bytes between every two ranks, load of links, placement of nodes, and a 
 EXAMPLES = (
     "symtensor traffic plan/llama2_7b",
     "symtensor traffic plan/llama2_70b --topology leaf=32,oversubscription=2 --json",
+    "symtensor traffic plan/llama2_70b --rank-order",
 )
 
 
@@ -25,6 +26,11 @@ def arguments(command: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="addresses for the rank table: a line for each server, leaf by leaf, its own and those of its devices",
     )
+    command.add_argument(
+        "--rank-order",
+        action="store_true",
+        help="search which of stages and mesh axes get which links; the rank table puts the ranks there",
+    )
     command.add_argument("--out", type=options.path, metavar="DIR", help="where to write (default: the plan's folder)")
     options.add_folder(command)
     options.add_json(command)
@@ -41,11 +47,15 @@ def run(chosen: argparse.Namespace) -> int:
     from ms_symtensor.strategy.folder import LINKS_FILE, PAIRS_FILE, RANK_TABLE_FILE, TRAFFIC_FILE
     from ms_symtensor.traffic.fabric import leaves_of
     from ms_symtensor.traffic.plan_traffic import plan_traffic, server_num
+    from ms_symtensor.traffic.rank_order import order_of
     from ms_symtensor.traffic.rank_table import example_servers, rank_table, servers_of
 
     folder, plan, graph = plan_and_graph(chosen, "its traffic stands")
     leaves = None if chosen.topology is None else leaves_of(chosen.topology, plan.planned_for)
-    found = plan_traffic(plan, programs_of(plan, graph), leaves)
+    programs = programs_of(plan, graph)
+    order = order_of(plan, graph, programs) if chosen.rank_order else None
+    positions = None if order is None else order.positions
+    found = plan_traffic(plan, programs, leaves, positions)
     number = server_num(found.device_num, found.node_size)
     servers = (
         example_servers(number, found.node_size)
@@ -53,17 +63,17 @@ def run(chosen: argparse.Namespace) -> int:
         else servers_of(chosen.servers, number, found.node_size)
     )
     out = chosen.out or folder.file.parent
-    data = traffic_json(plan, found)
+    data = traffic_json(plan, found, order)
     contents = {
         TRAFFIC_FILE: json.dumps(data, indent=1, allow_nan=False) + "\n",
         PAIRS_FILE: pairs_csv(found),
         LINKS_FILE: links_csv(found),
-        RANK_TABLE_FILE: rank_table(servers, found.node_at, found.device_num),
+        RANK_TABLE_FILE: rank_table(servers, found.node_at, found.device_num, positions),
     }
     for name, content in contents.items():
         write_file(out / name, content)
     names = {name.partition(".")[0]: str(out / name) for name in contents}
     examples = "" if chosen.servers else f"\n  (addresses of {RANK_TABLE_FILE} are examples: give yours with --servers)"
-    text = f"{traffic_text(plan, found)}\n\nWritten to {out}: {', '.join(contents)}{examples}"
+    text = f"{traffic_text(plan, found, order)}\n\nWritten to {out}: {', '.join(contents)}{examples}"
     show_found(chosen, {**data, "files": names}, text)
     return 0

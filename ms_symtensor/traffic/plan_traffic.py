@@ -67,11 +67,16 @@ class PlanTraffic:
 
 
 def plan_traffic(
-    plan: Plan, programs: Sequence[Program] | Sequence[StageProgram], leaves: Leaves | None
+    plan: Plan,
+    programs: Sequence[Program] | Sequence[StageProgram],
+    leaves: Leaves | None,
+    positions: Sequence[int] | None = None,
 ) -> PlanTraffic:
-    """The traffic of `plan`, whose programs these are, under `leaves`."""
+    """The traffic of `plan`, whose programs these are, under `leaves`. With `positions` ranks run there, and are called so."""
     cluster, devices = plan.planned_for, plan.device_num
     found = messages(programs)
+    if positions is not None:
+        found = tuple(one._replace(ranks=tuple(positions[rank] for rank in one.ranks)) for one in found)
     of = traffic(found, cluster, devices)
     size, between = node_ranks(cluster), node_bytes(of, cluster)
     nodes = len(between)

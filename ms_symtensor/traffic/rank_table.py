@@ -62,12 +62,17 @@ def servers_of(file: Path, number: int, devices: int) -> tuple[Server, ...]:
     return tuple(Server(words[0], tuple(words[1:])) for words in found)
 
 
-def rank_table(servers: Sequence[Server], node_at: Sequence[int], device_num: int) -> str:
-    """The table as JSON: server number i, leaf by leaf, runs node `node_at[i]`, whose ranks follow each other."""
+def rank_table(
+    servers: Sequence[Server], node_at: Sequence[int], device_num: int, positions: Sequence[int] | None = None
+) -> str:
+    """The table as JSON: server number i, leaf by leaf, runs node `node_at[i]`, whose ranks follow each other, or where
+    `positions` put them.
+    """
+    order = range(device_num) if positions is None else sorted(range(device_num), key=lambda rank: positions[rank])
     listed = []
     for server, node in zip(servers, node_at, strict=True):
         size = len(server.devices)
-        ranks = range(node * size, min((node + 1) * size, device_num))
+        ranks = order[node * size : (node + 1) * size]
         listed.append(
             {
                 "server_id": server.address,

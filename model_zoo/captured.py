@@ -30,10 +30,11 @@ def _vision_language(sizes: Mapping[str, int], compute_dtype: str) -> Built:
         "norm": "rms_norm", "norm_epsilon": 1e-6, "activation": "swiglu", "position": "rotary", "tied_embeddings": False,
         "batch_size": sizes["batch_size"], "compute_dtype": compute_dtype, "max_position_embeddings": 128000,
     }  # fmt: skip
+    names = ("hidden_size", "num_layers", "num_heads", "n_kv_heads", "intermediate_size", "vocab_size")
+    decoder: dict[str, Any] = {name: sizes[name] for name in names}
     language = TransformerConfig(
         name="qwen2_5_vl_7b", linear_bias=False, qkv_bias=True, rotary_base=1e6,
-        **{n: sizes[n] for n in ("hidden_size", "num_layers", "num_heads", "n_kv_heads", "intermediate_size", "vocab_size")},
-        seq_length=sizes["seq_length"], **shared,
+        seq_length=sizes["seq_length"], **decoder, **shared,
     )  # fmt: skip
     vision = TransformerConfig(
         name="qwen2_5_vl_7b", linear_bias=True, qkv_bias=True, causal=False, vocab_size=1, n_kv_heads=sizes["vision_heads"],
@@ -48,17 +49,19 @@ def _images(name: str, sizes: Mapping[str, int], compute_dtype: str) -> Built:
     from model_zoo import images
 
     batch, side = sizes["batch_size"], sizes["image_size"]
-    cell = images.Classifier(*getattr(images, name)(), sizes["classes"])
+    cells, features = images.resnet50() if name == "resnet50" else images.inception_v3()
+    cell = images.Classifier(cells, features, sizes["classes"])
     return cell, [((batch, 3, side, side), "float32"), ((batch,), "int32")]
 
 
 def _sequences(name: str, sizes: Mapping[str, int], compute_dtype: str) -> Built:
     from model_zoo import sequences
 
+    own: dict[str, Any] = {"num_heads": 1, "intermediate_size": 1, **sizes}
     config = TransformerConfig(
         name=name, n_kv_heads=sizes.get("num_heads", 1), max_position_embeddings=sizes["seq_length"], norm="layer_norm",
         norm_epsilon=1e-6, activation="gelu", position="learned", linear_bias=True, qkv_bias=True, tied_embeddings=False,
-        compute_dtype=compute_dtype, **{"num_heads": 1, "intermediate_size": 1, **sizes},
+        compute_dtype=compute_dtype, **own,
     )  # fmt: skip
     shape = (config.batch_size, config.seq_length)
     ids = 1 if name == "lstm_lm" else 3
@@ -68,11 +71,14 @@ def _sequences(name: str, sizes: Mapping[str, int], compute_dtype: str) -> Built
 
 # fmt: off
 _NETWORKS = (
-    # https://huggingface.co/Qwen/Qwen2.5-VL-7B-Instruct config.json; a prompt of 16 tokens, four images of 448 x 448, 3,056 of text
+    # https://huggingface.co/Qwen/Qwen2.5-VL-7B-Instruct config.json; 16 tokens, four images of 448 x 448, 3,056 tokens
     CapturedNetwork("qwen2_5_vl_7b", {
-        "batch_size": 16, "hidden_size": 3584, "num_layers": 28, "num_heads": 28, "n_kv_heads": 4, "intermediate_size": 18944,
-        "vocab_size": 152064, "seq_length": 4096, "prompt": 16, "images": 4, "side": 32, "window": 8, "full_step": 8, "patch_values": 1176,
-        "vision_hidden_size": 1280, "vision_layers": 32, "vision_heads": 16, "vision_intermediate_size": 3420,
+        "batch_size": 16, "hidden_size": 3584, "num_layers": 28, "num_heads": 28, "n_kv_heads": 4,
+        "intermediate_size": 18944,
+        "vocab_size": 152064, "seq_length": 4096, "prompt": 16, "images": 4, "side": 32,
+        "window": 8, "full_step": 8,
+        "patch_values": 1176, "vision_hidden_size": 1280, "vision_layers": 32, "vision_heads": 16,
+        "vision_intermediate_size": 3420,
     }, "bfloat16", _vision_language),
     # arXiv:1512.03385 and arXiv:1512.00567; ImageNet's classes
     CapturedNetwork(
@@ -83,12 +89,13 @@ _NETWORKS = (
     ),
     # two layers of 2,048 over 20 steps, as arXiv:1602.02410 unrolls; a vocabulary of 2^15 * 3 for its 793,471 words
     CapturedNetwork("lstm_lm", {
-        "batch_size": 64, "hidden_size": 2048, "num_layers": 2, "vocab_size": 98304, "seq_length": 20,
+        "batch_size": 64, "hidden_size": 2048, "num_layers": 2, "vocab_size": 98304,
+        "seq_length": 20,
     }, "float32", partial(_sequences, "lstm_lm")),
     # arXiv:1706.03762, table 3, "big", with GELU and learned positions; 256 tokens of either language
     CapturedNetwork("transformer_wmt", {
-        "batch_size": 64, "hidden_size": 1024, "num_layers": 6, "num_heads": 16, "intermediate_size": 4096, "vocab_size": 37000,
-        "seq_length": 256,
+        "batch_size": 64, "hidden_size": 1024, "num_layers": 6, "num_heads": 16, "intermediate_size": 4096,
+        "vocab_size": 37000, "seq_length": 256,
     }, "bfloat16", partial(_sequences, "transformer_wmt")),
 )
 # fmt: on

@@ -1,5 +1,5 @@
-"""Classifiers of images: ResNet-50 (arXiv:1512.03385, stride in the middle convolution) and Inception-v3 (arXiv:1512.00567, sizes of
-its published code, without the auxiliary classifier). Everything is float32. `cross_entropy` of their logits is the loss.
+"""Classifiers of images: ResNet-50 (arXiv:1512.03385, stride in the middle convolution) and Inception-v3 (arXiv:1512.00567, sizes
+of its published code, without the auxiliary classifier). Everything is float32.
 """
 
 from collections.abc import Sequence
@@ -55,7 +55,7 @@ class Branches(nn.Cell):
         self.branches, self.join = nn.CellList(branches), ops.Concat(1)
 
     def construct(self, x: Tensor) -> Tensor:
-        found = ()
+        found: tuple[Tensor, ...] = ()
         for branch in self.branches:
             found = (*found, branch(x))
         return self.join(found)

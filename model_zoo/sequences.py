@@ -1,4 +1,4 @@
-"""Networks of sequences: a language model of LSTM layers, and the translator of "Attention is all you need" (arXiv:1706.03762)."""
+"""Networks of sequences: a language model of LSTM layers, and the translator of arXiv:1706.03762."""
 
 from dataclasses import replace
 
@@ -29,7 +29,8 @@ class Gate(nn.Cell):
     def of_inputs(self, x: Tensor, steps: int) -> tuple[Tensor, ...]:
         """What the inputs x [batch * steps, width] give to every step."""
         y = self.add_bias(self.matmul_input(x, self.of_input), self.bias)
-        batch, found = x.shape[0] // steps, ()
+        batch = x.shape[0] // steps
+        found: tuple[Tensor, ...] = ()
         for part in self.split(self.unflatten(y, (batch, steps, self.width))):
             found = (*found, self.squeeze(part, (batch, self.width)))
         return found
@@ -54,7 +55,7 @@ class LstmLayer(nn.Cell):
         admit, forget = self.admit.of_inputs(x, self.steps), self.forget.of_inputs(x, self.steps)
         candidate, release = self.candidate.of_inputs(x, self.steps), self.release.of_inputs(x, self.steps)
         new = self.mul_new(self.sigmoid_admit(admit[0]), self.tanh_candidate(candidate[0]))
-        states = (self.mul_state(self.sigmoid_release(release[0]), self.tanh_cell(new)),)
+        states: tuple[Tensor, ...] = (self.mul_state(self.sigmoid_release(release[0]), self.tanh_cell(new)),)
         for n in range(1, self.steps):
             state = states[-1]
             admitted = self.sigmoid_admit(self.admit(admit[n], state))
@@ -136,7 +137,7 @@ class DecoderBlock(EncoderBlock):
             ops.Add(),
         )
 
-    def construct(self, x: Tensor, memory: Tensor) -> Tensor:
+    def construct(self, x: Tensor, memory: Tensor) -> Tensor:  # type: ignore[override]
         x = self.attention_norm(self.add_attention(x, self.attention(x)))
         x = self.cross_norm(self.add_cross(x, self.cross(x, memory)))
         return self.feed_forward_norm(self.add_feed_forward(x, self.feed_forward(x)))

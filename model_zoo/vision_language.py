@@ -1,7 +1,7 @@
 """Qwen2.5-VL: a vision tower whose features stand before the text of a decoder; the decoder is that of `network`.
 
-Structure: transformers, modeling_qwen2_5_vl.py. A sample is a prompt, images that are square and of one size, and text. Patches come
-as transformers' processor orders them: the four that are merged in a row, window by window.
+Structure: transformers, modeling_qwen2_5_vl.py. A sample is a prompt, images that are square and of one size, and
+text. Patches come as transformers' processor orders them: the four that are merged in a row, window by window.
 """
 
 from dataclasses import dataclass, replace
@@ -25,8 +25,8 @@ _TIME, _ROW = 16 / 64, 24 / 64
 class VisionLanguageConfig:
     """`vision` and `language`, whose `seq_length` counts the tokens of `prompt`, `images` and text together.
 
-    An image has `side` x `side` patches of `patch_values` numbers (two frames of 3 x 14 x 14); its blocks attend within windows of
-    `window` x `window` patches, but each `full_step`th.
+    An image has `side` x `side` patches of `patch_values` numbers (two frames of 3 x 14 x 14); its blocks attend within windows
+    of `window` x `window` patches, but each `full_step`th.
     """
 
     language: TransformerConfig
@@ -70,14 +70,16 @@ def _window_order(side: int, window: int) -> np.ndarray:
     """Rows and columns of an image's cells, window by window: int [side * side, 2]."""
     grid = np.stack(np.meshgrid(np.arange(side), np.arange(side), indexing="ij"), -1)
     parts = grid.reshape(side // window, window, side // window, window, 2)
-    return parts.transpose(0, 2, 1, 3, 4).reshape(-1, 2)
+    ordered: np.ndarray = parts.transpose(0, 2, 1, 3, 4).reshape(-1, 2)
+    return ordered
 
 
 def _patch_places(config: VisionLanguageConfig) -> np.ndarray:
     """Rows and columns of an image's patches as they come: int [side * side, 2]."""
     merged = _window_order(config.side // MERGE, config.window // MERGE)
     inside = np.stack(np.meshgrid(np.arange(MERGE), np.arange(MERGE), indexing="ij"), -1).reshape(1, -1, 2)
-    return (merged[:, None] * MERGE + inside).reshape(-1, 2)
+    places: np.ndarray = (merged[:, None] * MERGE + inside).reshape(-1, 2)
+    return places
 
 
 def _patch_tables(config: VisionLanguageConfig) -> tuple[Tensor, Tensor]:
@@ -197,7 +199,7 @@ class VisionTower(nn.Cell):
 
 
 class FirstBlock(TransformerBlock):
-    """The first block takes x [batch, seq, hidden]: a pipeline can be cut behind what joins images and text, not behind a Reshape."""
+    """The first block takes x [batch, seq, hidden]: a pipeline can be cut behind what joins its parts, not behind a Reshape."""
 
     def __init__(self, config: TransformerConfig, shared: Constants, kind: BlockKind) -> None:
         super().__init__(config, shared, kind)

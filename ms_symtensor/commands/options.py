@@ -101,7 +101,11 @@ def add_model(command: argparse.ArgumentParser, number: str | None = None) -> No
 def add_description(command: argparse.ArgumentParser) -> None:
     """How a config.json is taken."""
     command.add_argument(
-        "--dim", action="append", default=[], metavar="KEY=VALUE", help="config.json: another value of a key of it"
+        "--dim",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="config.json: another value of a key of it; a captured network: another size",
     )
     command.add_argument(
         "--approximate",

@@ -1,7 +1,7 @@
 """Which rank runs where: the order of stages and mesh axes over the levels of a cluster.
 
-MindSpore numbers ranks stage by stage, and in a stage by the axes of its device matrices. A rank table may put them elsewhere. Ranks
-are written as digits, one for every axis; an order of the axes is an order of the digits, and a plan's step is priced for it.
+MindSpore numbers ranks stage by stage, and in a stage by the axes of its device matrices. A rank table may put them elsewhere.
+Ranks are written as digits, one for every axis; an order of the axes is an order of the digits, and a step is priced for it.
 """
 
 import math
@@ -12,7 +12,6 @@ from itertools import combinations, pairwise, permutations
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.cost.plan_price import PlanBill, Programs, plan_bill, priced
 from ms_symtensor.cost.runtime import Runtime, runtime_of
-
 from ms_symtensor.strategy.plan import Plan
 from ms_symtensor.tensor.graph import Graph
 from ms_symtensor.traffic.exchanged import Message, messages

@@ -111,8 +111,8 @@ def resolve(
         return _zoo(name, global_batch_size, seq_length, dict(options or {}))
     if not is_factory(name) and not Path(name).is_file():
         raise InputError(
-            f"unknown model {name!r}: give a model of the zoo ({', '.join((*PUBLISHED, *CAPTURED))}), a config.json, a saved graph, or"
-            " file.py:factory"
+            f"unknown model {name!r}: give a model of the zoo ({', '.join((*PUBLISHED, *CAPTURED))}), a config.json, a saved"
+            " graph, or file.py:factory"
         )
     if options:
         option = {"compute_dtype": "dtype"}.get(next(iter(options)), next(iter(options))).replace("_", "-")

@@ -1,8 +1,8 @@
 """The command line that an engine of vLLM (vllm-ascend) is started with, for every instance.
 
-Of vllm's `EngineArgs`: `--data-parallel-size` of a dense network means engines of their own, of experts one group of all ranks;
-`--enable-expert-parallel` lays experts whole over all ranks of a stage, else every expert is cut over them. vllm-ascend's
-`finegrained_tp_config` cuts a dense feed-forward over ranks of `dp`; it wants decode instances of their own.
+Of vllm's `EngineArgs`: `--data-parallel-size` of experts is one group of all ranks; `--enable-expert-parallel` lays experts whole
+over all ranks of a stage, else every expert is cut over them. What vllm-ascend refuses is said in its words. They and all options
+are those of vllm 0.23.0 and vllm-ascend 0.23.0.post1 (`benchmarks/vllm_arguments.py` asks them).
 """
 
 import json
@@ -10,28 +10,37 @@ import math
 import shlex
 from dataclasses import dataclass
 
-from ms_symtensor.serving.memory import BLOCK_TOKENS
+from ms_symtensor.serving.memory import BLOCK_TOKENS, slots
 from ms_symtensor.serving.request import Request
 from ms_symtensor.serving.search import Deployment, Instance
 
 CONNECTOR = "MooncakeConnectorV1"
 KV_PORT = 20001
 ROLES = {"prefill": "kv_producer", "decode": "kv_consumer"}
+ONLY_EXPERTS = "The finegrained tp sizes can be enabled only for MOE models."
+"""FinegrainedTPConfig: no feed-forward of a dense network is cut over ranks of dp."""
+ONE_STAGE = "decode pp size must be 1"
+"""MooncakeConnectorWorker, of both kinds of instances."""
 _DECIMALS = 2
 
 
 @dataclass(frozen=True)
 class EngineCommand:
-    """How one of `count` equal engines is started; `refused`: what vLLM cannot say of the plan, empty where it can."""
+    """How one of `count` equal engines is started; `refused`: why vLLM does not take it, in its words, empty where it does.
+
+    `environment`: what is set for it, NAME=VALUE, or empty.
+    """
 
     phase: str
     count: int
     arguments: tuple[str, ...]
     refused: str
+    environment: str = ""
 
     @property
     def line(self) -> str:
-        return shlex.join(self.arguments).replace("'$MODEL'", '"$MODEL"')
+        line = shlex.join(self.arguments).replace("'$MODEL'", '"$MODEL"')
+        return f"{self.environment} {line}" if self.environment else line
 
 
 def engine_commands(request: Request, found: Deployment) -> tuple[EngineCommand, ...]:
@@ -61,15 +70,23 @@ def _command(request: Request, found: Deployment, one: Instance) -> EngineComman
         arguments += ["--quantization", "ascend"]
     if one.phase in ROLES:
         arguments += ["--kv-transfer-config", json.dumps(_transfer(found, one))]
-    refused = ""
-    if is_dense and cut.dp > 1:
-        arguments += [
-            "--additional-config",
-            json.dumps({"finegrained_tp_config": {"mlp_tensor_parallel_size": cut.ffn_tp}}),
-        ]
-        if cut.tp > 1 or one.phase != "decode":
-            refused = "a dense feed-forward over ranks of dp: finegrained_tp_config wants tp 1 and decode instances of their own"
-    return EngineCommand(one.phase, one.count, tuple(arguments), refused)
+    additional, environment = _additional(request, one)
+    if additional:
+        arguments += ["--additional-config", json.dumps(additional)]
+    in_stages = any(each.phase == "decode" and each.strategy.pp > 1 for each in found.instances)
+    refused = ONLY_EXPERTS if is_dense and cut.dp > 1 else ONE_STAGE if in_stages else ""
+    return EngineCommand(one.phase, one.count, tuple(arguments), refused, environment)
+
+
+def _additional(request: Request, one: Instance) -> tuple[dict[str, object], str]:
+    """vllm-ascend's own options, and what is set in the environment for them."""
+    cut, experts = one.strategy, request.config.experts
+    if experts is None:
+        return ({"finegrained_tp_config": {"mlp_tensor_parallel_size": cut.ffn_tp}} if cut.dp > 1 else {}), ""
+    copies = slots(request.config, cut) * cut.ep - experts.number if cut.ep > experts.number else 0
+    if not copies:
+        return {}, ""
+    return {"eplb_config": {"dynamic_eplb": True, "num_redundant_experts": copies}}, "DYNAMIC_EPLB=true"
 
 
 def _batched(one: Instance) -> int:
@@ -85,7 +102,10 @@ def _share(request: Request) -> float:
 
 
 def _transfer(found: Deployment, one: Instance) -> dict[str, object]:
-    sizes = {each.phase: {"dp_size": each.strategy.dp, "tp_size": each.strategy.tp} for each in found.instances}
+    sizes = {
+        each.phase: {"dp_size": each.strategy.dp, "tp_size": each.strategy.tp, "pp_size": each.strategy.pp}
+        for each in found.instances
+    }
     return {
         "kv_connector": CONNECTOR,
         "kv_role": ROLES[one.phase],

@@ -13,6 +13,7 @@ from model_zoo.dimensions import dimensions_of
 from ms_symtensor.cluster.load import load
 from ms_symtensor.errors import InfeasibleError, InputError
 from ms_symtensor.search.constraints.request import free_B
+from ms_symtensor.serving.commands import engine_commands
 from ms_symtensor.serving.memory import cache_B, cache_tokens, weights_B
 from ms_symtensor.serving.phases import decode, first_token_s, most_requests, prefill
 from ms_symtensor.serving.request import Request, Tokens, fixed_of
@@ -224,3 +225,25 @@ def test_experts_that_do_not_lie_evenly_are_refused():
     served = Served(dimensions_of("qwen3_30b_a3b"), Strategy(dp=48, ep=48), 1, "atlas_800t_a2")
     with pytest.raises(InputError, match="evenly"):
         side_of_instances(served, "bfloat16", 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "devices", "fixed", "words"),
+    [
+        ("llama3_8b", 4, "dp=2", "only for MOE models"),
+        ("llama3_8b", 4, "decode.pp=2", "decode pp size must be 1"),
+        ("llama3_8b", 4, "", ""),
+    ],
+)
+def test_commands_say_what_vllm_ascend_refuses(name, devices, fixed, words):
+    request = request_for(name, devices=devices, fixed=fixed_of([fixed] if fixed else []))
+    mode = SPLIT if "decode" in fixed else MIXED
+    commands = engine_commands(request, search(request, (mode,)).best)
+    assert all(words in one.refused and bool(one.refused) == bool(words) for one in commands)
+
+
+def test_more_devices_than_experts_take_redundant_ones():
+    fixed = fixed_of(["decode.dp=320", "decode.tp=1", "decode.ep=320"])
+    request = request_for("deepseek_v3", "cloudmatrix384", 384, weights="int8", fixed=fixed)
+    command = engine_commands(request, search(request, (SPLIT,)).best)[-1]
+    assert '"num_redundant_experts": 64' in command.line and command.line.startswith("DYNAMIC_EPLB=true vllm serve")

@@ -2,12 +2,13 @@
 
     python -m benchmarks.vllm_arguments --python PYTHON --ascend FOLDER
 
-PYTHON is that of an environment with vllm 0.23.0 (its wheel without dependencies, torch for CPUs, transformers, and what it asks for
-at import). FOLDER is the source of vllm-ascend 0.23.0.post1. Each case is a deployment of a network. A command must be understood
+PYTHON is that of an environment with vllm 0.23.0 without its dependencies, but torch for CPUs, transformers, and small ones.
+FOLDER is the source of vllm-ascend 0.23.0.post1. Each case is a deployment of a network. A command must be understood
 as it was meant, and one that is said to be refused must be, in the same words. Exit code 1 if anything differs.
 """
 
 import argparse
+import itertools
 import json
 import subprocess
 import sys
@@ -112,7 +113,7 @@ def config_json(config: TransformerConfig) -> dict[str, Any]:
 def meant(command: EngineCommand) -> dict[str, object]:
     """What vllm has to make of `command`, by the names of the judge."""
     words = command.arguments
-    value = dict(zip(words, words[1:], strict=False))
+    value = dict(itertools.pairwise(words))
     transfer = json.loads(value.get("--kv-transfer-config", "{}"))
     more = json.loads(value.get("--additional-config", "{}"))
     numbers = {

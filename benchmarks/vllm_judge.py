@@ -1,4 +1,4 @@
-"""The arguments of vllm's own parser and classes, and of vllm-ascend's, over commands: run by the Python of an environment with vllm.
+"""Commands, read by vllm's own parser and classes, and by vllm-ascend's: run by the Python of an environment with vllm.
 
 python vllm_judge.py VLLM_ASCEND < CASES.json
 
@@ -21,9 +21,9 @@ from vllm.platforms.cpu import CpuPlatform
 
 platforms._current_platform = CpuPlatform()
 
-from vllm.engine.arg_utils import EngineArgs
-from vllm.entrypoints.openai.cli_args import make_arg_parser
-from vllm.utils.argparse_utils import FlexibleArgumentParser
+from vllm.engine.arg_utils import EngineArgs  # noqa: E402
+from vllm.entrypoints.openai.cli_args import make_arg_parser  # noqa: E402
+from vllm.utils.argparse_utils import FlexibleArgumentParser  # noqa: E402
 
 CONNECTOR = "vllm_ascend/distributed/kv_transfer/kv_p2p/mooncake_connector.py"
 SIZES = "_get_prefill_decode_size"

@@ -39,8 +39,8 @@ def pytest_xdist_setupnodes(config: pytest.Config, specs) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log):
-    """All tests that have MindSpore compile for Ascend go to one worker of `pytest -n 2`. Proofs, which are mostly local processes
-    at work, and networks that are captured or run, which are small, go to the other one, which takes the rest.
+    """All tests that have MindSpore compile for Ascend go to one worker of `pytest -n 2`. Proofs, mostly local processes at work, and
+    networks that are captured or run, which are small, go to the other one, which takes the rest.
     """
     from xdist.scheduler import LoadScopeScheduling
 

@@ -39,7 +39,7 @@ def pytest_xdist_setupnodes(config: pytest.Config, specs) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log):
-    """All tests that have MindSpore compile for Ascend go to one worker of `pytest -n 2`. Proofs, mostly local processes at work, and
+    """Tests that have MindSpore compile for Ascend go to one worker of `pytest -n 2`. Proofs, mostly local processes at work, and
     networks that are captured or run, which are small, go to the other one, which takes the rest.
     """
     from xdist.scheduler import LoadScopeScheduling

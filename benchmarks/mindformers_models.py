@@ -146,7 +146,7 @@ def _of_core(
     others: dict[str, Any] | None = None,
     **dims: Any,
 ) -> Network:
-    """A network of MindFormers' newer core; its loss is divided as its training step does."""
+    """A network of MindFormers' newer core; its losses are added up as its training step does (`grads_for_mcore`)."""
     import mindspore
     from mindformers.core.context.build_context import build_mf_context
 
@@ -163,11 +163,11 @@ def _of_core(
     class Loss(mindspore.nn.Cell):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
-            self.network, self.divide = model(config), mindspore.ops.RealDiv()
+            self.network = model(config)
 
         def construct(self, ids: Any, labels: Any, mask: Any) -> Any:
-            total, count = self.network(ids, None, None, None, labels, None, None, mask)
-            return self.divide(total, count)
+            loss, second, balancing, indexer = self.network(ids, None, None, None, labels, None, None, mask)
+            return loss + balancing + indexer + second
 
     return _in_micro_batches(Loss(), degrees), _tokens(degrees, 3)
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from ms_symtensor.ops.registry import Rule
 from ms_symtensor.program.backward import backward
 from ms_symtensor.program.borders import NO_BORDERS, Borders
+from ms_symtensor.program.casts_first import cast_first
 from ms_symtensor.program.effects import read_from_outside
 from ms_symtensor.program.forward import forward
 from ms_symtensor.program.listing import depth_first
@@ -36,6 +37,9 @@ def partition(
     built.nodes = merge_gathers(built.nodes, built.tensors, half.loss, outside)
     in_pipeline = borders is not NO_BORDERS
     backward(half, plan.settings, in_pipeline)
+    if plan.settings.optimizer_level is OptimizerLevel.LEVEL3:
+        in_shared = {name for name, placed in half.parameters.items() if placed.in_shared_block}
+        built.nodes = cast_first(built.nodes, built.tensors, in_shared) if in_shared else built.nodes
     # Between micro-batches gradients add up, of every parameter by itself; with level2 they are scattered before.
     scattered = {"ReduceScatter"} if plan.settings.optimizer_level is OptimizerLevel.LEVEL2 else set()
     apart = COLLECTIVES - scattered if in_pipeline else frozenset()

@@ -66,7 +66,7 @@ class ParameterPlacement:
     where this one only reads it. A `shared` parameter has several users, or is one of a block that is
     compiled once for all its calls: it is gathered, and its gradient summed, in the type it is stored in; otherwise a Cast to
     the type in use comes before the gather. `sums_each`: of such a block, and not sharded, so that the gradient of every use is
-    summed by itself (but where gradients of micro-batches add up).
+    summed by itself (but where gradients of micro-batches add up). `in_shared_block`: it is one of such a block.
     """
 
     layout: Layout
@@ -78,6 +78,7 @@ class ParameterPlacement:
     unsummed: bool = False
     shared: bool = False
     sums_each: bool = False
+    in_shared_block: bool = False
     owner: int | None = None
 
     @property

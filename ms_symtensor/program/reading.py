@@ -55,7 +55,10 @@ class Reading:
             self._stored[root, summed] = self._store(root, placement)
         tensor, casts = self._stored[root, summed], self._casts(source)
         if placement.shared:
-            tensor = self._cast(self._gathered(op, tensor, placement, root.name), casts, root.name)
+            gathered = self._gathered(op, tensor, placement, root.name)
+            tensor = self._cast(gathered, casts, root.name)
+            if gathered in self._builder.recomputed and tensor != gathered:
+                self._builder.recomputed.add(tensor)
         else:
             tensor = self._gathered(op, self._cast(tensor, casts, root.name), placement, root.name)
         self.weights[tensor] = Weight(root.name, tensor, op.block, summed)

@@ -94,10 +94,14 @@ class RecomputedWork:
         """Whether the weight of `placement`, which `op` reads sharded by the optimizer, is gathered again.
 
         Level 3 does. But where a sum over the other shards follows (a mirror), MindSpore starts to copy only at the gathers of
-        weights that are cast before use and summed in their own type; the others are copied in a recomputed block.
+        weights that are cast before use and summed in their own type; the others are copied in a recomputed block. In networks
+        of `@lazy_inline` only operators of recomputed blocks gather again, but for those that are kept.
         """
         if self.settings.optimizer_level is not OptimizerLevel.LEVEL3:
             return False
+        if placement.in_shared_block:
+            found = self._block_of(op)
+            return found is not None and name_in_block(op) not in found.kept
         if placement.mirror is None or (is_cast and self.settings.gradient_fp32_sync):
             return True
         return self._block_of(op) is not None and not self._leaves(op)

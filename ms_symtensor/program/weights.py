@@ -55,6 +55,7 @@ def place_parameters(
                 found,
                 shared=parameter.in_shared_block or _is_shared(graph, parameter.name),
                 sums_each=parameter.in_shared_block and found.shard == 1,
+                in_shared_block=parameter.in_shared_block,
             )
     return placed
 

@@ -106,4 +106,4 @@ def _ranks_of(program: CompiledProgram, source: Source, by_name: dict[str, Compi
 
 
 def _is_sync(collective: CompiledCollective) -> bool:
-    return any(mark in collective.instance for mark in _SYNC_MARKS)
+    return collective.parameter is not None or any(mark in collective.instance for mark in _SYNC_MARKS)

@@ -60,7 +60,8 @@ def compare(graph: Graph, predicted: Program | StageProgram, compiled: CompiledP
     theirs = collectives(compiled)
     # In a network with @lazy_inline, which interleaved stages need, not all that is recomputed has a mark.
     marked = not isinstance(predicted, StageProgram) or predicted.pipeline.interleave == 1
-    first = Counter((_phase(c.phase, marked), c.kind, c.ranks, c.size_B) for c in ours)
+    unmarked = {p.name for p in graph.parameters if p.in_shared_block}  # nor have their gathers
+    first = Counter((_phase(c.phase, marked and c.parameter not in unmarked), c.kind, c.ranks, c.size_B) for c in ours)
     second = Counter((_compiled_phase(c, marked), c.kind, c.ranks, _size_B(c)) for c in theirs)
     idle = _of_zeros(compiled, theirs, marked) & (second - first)
     second -= idle

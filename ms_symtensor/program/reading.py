@@ -57,7 +57,7 @@ class Reading:
         if placement.shared:
             gathered = self._gathered(op, tensor, placement, root.name)
             tensor = self._cast(gathered, casts, root.name)
-            if gathered in self._builder.recomputed and tensor != gathered:
+            if placement.in_shared_block and gathered in self._builder.recomputed:
                 self._builder.recomputed.add(tensor)
         else:
             tensor = self._gathered(op, self._cast(tensor, casts, root.name), placement, root.name)

@@ -13,6 +13,9 @@ ACCUMULATED = "accu_grads"
 _SUMS = frozenset({"AllReduce", "ReduceScatter"})
 _SYNC_MARKS = ("mirror", "parallel_optimizer", "grad_accumulation_shard")
 """What MindSpore writes into the names of collectives that bring gradients together."""
+_OF_SHARED_GRAPH = "CR_"
+"""What MindSpore writes before a parameter's name inside of a graph of `@lazy_inline`; such gathers have any instance name."""
+
 _PASSES = frozenset({"Cast", "Mul", "RealDiv"})
 
 
@@ -106,4 +109,5 @@ def _ranks_of(program: CompiledProgram, source: Source, by_name: dict[str, Compi
 
 
 def _is_sync(collective: CompiledCollective) -> bool:
-    return collective.parameter is not None or any(mark in collective.instance for mark in _SYNC_MARKS)
+    is_of_shared_graph = (collective.parameter or "").startswith(_OF_SHARED_GRAPH)
+    return is_of_shared_graph or any(mark in collective.instance for mark in _SYNC_MARKS)

@@ -196,8 +196,7 @@ CONDITIONS = (
     Condition(
         (P, D), "data_parallel divides the samples of a micro-batch, of which there are as many as stages",
         lambda f, n: any(m >= n[P] and _is_shared(f, m, n[D]) for m in divisors(f.batch or 1)),
-        lambda f, n: f"{n[P]} stages want at least as many micro-batches, in none of which {f.samples} samples leave {n[D]} equal"
-        " parts",
+        lambda f, n: _unshared(f, n),
         ("batch", "samples"),
     ),
     Condition(
@@ -206,6 +205,17 @@ CONDITIONS = (
         lambda f, n: "sequence parallelism cuts tokens over the devices that cut weights, and model_parallel is 1",
     ),
 )  # fmt: skip
+
+
+def _unshared(f: Facts, n: Numbers) -> str:
+    if D not in n:
+        return f"{n[P]} stages want at least as many micro-batches, and {f.batch} samples are {f.batch} at most"
+    wanted = (
+        f"{n[P]} stages want at least as many micro-batches"
+        if P in n
+        else f"there are divisors of {f.batch} as micro-batches"
+    )
+    return f"{wanted}, in none of which {f.samples} samples leave {n[D]} equal parts"
 
 
 def _too_short(f: Facts, n: Numbers) -> str:

@@ -103,6 +103,12 @@ def test_what_no_number_of_stages_allows_is_told():
     )
 
 
+def test_more_stages_than_samples_are_told():
+    one = Facts(8, batch=1, blocks=4, samples=1, model="net")
+    found = said("pipeline_stages=2 micro_batch_num=3", facts=one)
+    assert "2 stages want at least as many micro-batches, and 1 samples are 1 at most" in found
+
+
 def test_what_is_not_known_is_not_judged():
     assert said("pipeline_stages=8 micro_batch_num=9 expert_parallel=1", facts=Facts(8)) == ""
     assert "3 stages do not divide 8 devices" in said("pipeline_stages=3", facts=Facts(8))

@@ -52,5 +52,9 @@ def test_weights_are_cast_before_they_are_gathered():
             parallel_mode="semi_auto_parallel", device_num=8, global_rank=0, enable_parallel_optimizer=True,
             parallel_optimizer_config={"optimizer_level": "level3", "parallel_optimizer_threshold": 0},
         )  # fmt: skip
-        found = audit(Network(), empty(64, 64, dtype=ms.float32), device_num=8).verdict
+        try:
+            found = audit(Network(), empty(64, 64, dtype=ms.float32), device_num=8).verdict
+        finally:
+            ms.reset_auto_parallel_context()  # which keeps the level
+            ms.set_auto_parallel_context(parallel_optimizer_config={"optimizer_level": "level1"})
     assert found.passed, found

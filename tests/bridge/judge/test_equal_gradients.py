@@ -15,7 +15,9 @@ NETWORKS = Path(__file__).parents[1] / "functional_networks.py"
         ("balanced", ["micro_batch_num=1"]),
         ("chosen", ["micro_batch_num=2", "pipeline_stages=1"]),
         ("parallels", ["optimizer_level=1", "micro_batch_num=1"]),
-        ("parallels", ["optimizer_level=1", "micro_batch_num=2", "pipeline_stages=1"]),
+        pytest.param(
+            "parallels", ["optimizer_level=1", "micro_batch_num=2", "pipeline_stages=1"], marks=pytest.mark.matrix
+        ),
         ("parallels", ["optimizer_level=2", "micro_batch_num=2", "pipeline_stages=2"]),
     ],
 )

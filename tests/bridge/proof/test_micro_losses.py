@@ -38,7 +38,7 @@ def proved(name: str, out: Path, processes: Processes, *pins: str, micro_batch_n
 @pytest.mark.parametrize(
     ("name", "pins", "micro_batch_num"),
     [
-        ("sum_over_sum", ("pipeline_stages=1",), 2),
+        pytest.param("sum_over_sum", ("pipeline_stages=1",), 2, marks=pytest.mark.matrix),
         pytest.param("shifted", ("pipeline_stages=2", "pp_interleave_num=1"), 4, marks=pytest.mark.matrix),
         ("sum_over_sum", ("pipeline_stages=2", "pp_interleave_num=2"), 4),
     ],

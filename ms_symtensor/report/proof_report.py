@@ -32,7 +32,6 @@ def proof_json(proof: Proof, schedule: Replayed | None = None) -> dict[str, Any]
         "worst_parameter": proof.worst.name,
         "parameters_checked": len(proof.parameters),
         "substitutions": list(proof.substitutions),
-        **({"within_float32": [d.name for d in proof.rounded]} if proof.rounded else {}),
         **({"loss": proof.loss} if proof.loss else {}),
         "reduction": {name: list(sizes) for name, sizes in proof.reduction.items()},
         **({"schedule": _schedule(schedule)} if schedule is not None else {}),
@@ -60,15 +59,6 @@ def proof_text(proof: Proof, schedule: Replayed | None = None) -> str:
             f"{len(proof.parameters)} parameters, relative error at most {proof.worst.error:.1e} ({proof.worst.name})",
         ),
     ]
-    if proof.rounded:
-        most = max(proof.rounded, key=lambda d: d.error)
-        rows.append(
-            (
-                "float32",
-                f"{len(proof.rounded)} of them above {TOLERANCE:g}, at most {most.error:.1e} ({most.name}); with"
-                f" weights changed in their last bit one process by itself is {most.rounding:.1e} off there",
-            )
-        )
     rows += [("micro-batches", proof.loss)] * bool(proof.loss)
     if schedule is not None:
         how = f"replayed only: {schedule.why}" if schedule.why else "run in this order"
@@ -83,8 +73,7 @@ def proof_text(proof: Proof, schedule: Replayed | None = None) -> str:
         f"  WRONG {d.name}: relative error {d.error:.1e}, on ranks {', '.join(map(str, d.ranks))}"
         for d in proof.wrong[:SHOWN]
     ]
-    told = ", or as far as float32 tells" if proof.rounded else ""
-    verdict = f"proved equal (relative error at most {TOLERANCE:g}{told})" if proof.equal else "NOT EQUAL"
+    verdict = f"proved equal (relative error at most {TOLERANCE:g})" if proof.equal else "NOT EQUAL"
     return "\n".join([*lines, f"  {verdict}"])
 
 

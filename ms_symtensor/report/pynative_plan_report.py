@@ -147,5 +147,7 @@ def _recomputed(degrees: Degrees) -> str:
     recomputation = degrees.recompute
     texts = [f"layers {', '.join(range_texts(recomputation.layers))}"] if recomputation.layers else []
     texts += [f"{name} of layers {', '.join(range_texts(ranges))}" for name, ranges in recomputation.modules]
-    texts += [f"but {name} of layers {', '.join(range_texts(ranges))}" for name, ranges in recomputation.kept]
+    texts += [
+        f"results of {name} kept in layers {', '.join(range_texts(ranges))}" for name, ranges in recomputation.kept
+    ]
     return "; ".join(texts) or "nothing"

@@ -14,31 +14,17 @@ zero but for rounding (the bias of attention keys) has no relative error of its 
 gradient is above 1e-7 of the largest. empirical"""
 
 
-MOST_ROUNDING = 1e-2
-"""What float32 is let off at most, whatever one process by itself differs by: wrong programs are further off (a mean of
-micro-batch means 2.3e-2, a gradient that is not summed some tenths). empirical"""
-
-
 @dataclass(frozen=True)
 class Difference:
-    """The relative error of one tensor: the largest on any rank. `ranks` are those where it is not equal.
-
-    `rounding`: the relative error of one process beside itself, with weights changed in their last bit; 0 where not asked for.
-    """
+    """The relative error of one tensor: the largest on any rank. `ranks` are those where it is not equal."""
 
     name: str
     error: float
     ranks: tuple[int, ...]
-    rounding: float = 0.0
 
     @property
     def equal(self) -> bool:
-        return self.error <= max(TOLERANCE, min(self.rounding, MOST_ROUNDING))
-
-    @property
-    def is_rounding(self) -> bool:
-        """Whether it is equal only as far as float32 tells."""
-        return self.equal and self.error > TOLERANCE
+        return self.error <= TOLERANCE
 
 
 def difference(
@@ -52,7 +38,7 @@ def difference(
 
     A value that is not finite, or of another shape, is infinitely wrong.
     """
-    errors = [relative_error(e, f, scale) for e, f in zip(expected, found, strict=True)]
+    errors = [_error(e, f, scale) for e, f in zip(expected, found, strict=True)]
     wrong = tuple(rank for rank, error in zip(ranks, errors, strict=True) if error > TOLERANCE)
     return Difference(name, max(errors), wrong)
 
@@ -62,8 +48,7 @@ def scale_of(value: numpy.ndarray, largest: float) -> float:
     return max(float(numpy.abs(value).max(initial=0.0)), ZERO * largest)
 
 
-def relative_error(expected: numpy.ndarray, found: numpy.ndarray, scale: float) -> float:
-    """The largest distance of two entries in units of `scale`; infinite where one is not finite, or shapes differ."""
+def _error(expected: numpy.ndarray, found: numpy.ndarray, scale: float) -> float:
     if expected.shape != found.shape or not numpy.isfinite(found).all() or not numpy.isfinite(expected).all():
         return float("inf")
     distance = float(numpy.abs(expected.astype(numpy.float64) - found).max(initial=0.0))

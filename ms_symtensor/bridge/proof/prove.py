@@ -102,11 +102,6 @@ class Proof:
         return tuple(sorted((d for d in self.parameters if not d.equal), key=lambda d: -d.error))
 
     @property
-    def rounded(self) -> tuple[Difference, ...]:
-        """Parameters that are equal only as far as float32 tells."""
-        return tuple(d for d in self.parameters if d.is_rounding)
-
-    @property
     def worst(self) -> Difference:
         return max(self.parameters, key=lambda d: d.error)
 
@@ -257,12 +252,6 @@ def prove_network(
         if request.steps:
             after = trial.states(job, trials[1], subject)
             parameters = tuple(max(pair, key=lambda d: d.error) for pair in zip(parameters, after, strict=True))
-        if all(d.equal for d in losses) and not all(d.equal for d in parameters):
-            again = processes.next_job()
-            names = trial.prepare_rounding(again, subject, substituter, request.references)
-            begin(again, dict.fromkeys(names, 1), {})
-            processes.wait(again, request.time_limit_s)
-            parameters = trial.with_rounding(job, again, trials[0], subject, parameters)
     seconds = time.perf_counter() - start
     substitutions = (*([BATCH_NORM_NOTE] if parts else []), *substituter.used)
     return Proof(device_num, request.steps, losses, parameters, substitutions, seconds)

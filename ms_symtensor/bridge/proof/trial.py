@@ -1,7 +1,7 @@
 """One program of a proof: compiled for every rank and as a whole, written for the processes, its results compared."""
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -9,20 +9,18 @@ import numpy
 
 from ms_symtensor.bridge.apply.training import training_cell
 from ms_symtensor.bridge.proof.batch_norm import by_parts
-from ms_symtensor.bridge.proof.comparison import Difference, difference, relative_error, scale_of
+from ms_symtensor.bridge.proof.comparison import Difference, difference, scale_of
 from ms_symtensor.bridge.proof.launch import REFERENCE
 from ms_symtensor.bridge.proof.ordering import require_meetings
 from ms_symtensor.bridge.proof.programs import Executable, compile_ranks, compile_reference
 from ms_symtensor.bridge.proof.subject import Subject, initial_gradient
 from ms_symtensor.bridge.proof.substitution import Substituter
-from ms_symtensor.bridge.proof.values import last_bits_changed, parameter_value, slice_of
+from ms_symtensor.bridge.proof.values import parameter_value, slice_of
 from ms_symtensor.bridge.proof.workspace import Results, read_results, write_program
 from ms_symtensor.errors import ExecutionError
 from ms_symtensor.tensor.graph import TensorType
 
 LEARNING_RATE, MOMENTUM = 0.1, 0.9
-_DRAWS = ("rounding0", "rounding1")
-"""Programs of one process with other last bits: two, as one may by chance cross no kink that matters (empirical)."""
 
 
 @dataclass(frozen=True)
@@ -62,8 +60,19 @@ def prepare(job: Path, subject: Subject, substituter: Substituter, references: R
     """
     name = "steps" if steps else "gradients"
     optimizer_of = _optimizer if steps else None
-    whole = _reference(subject, substituter, references, steps)
-    parameters = _parameters(whole, subject)
+
+    def compiled() -> Executable:
+        with by_parts(subject.cell, subject.batch_norms):
+            step = training_cell(subject.cell, optimizer_of and optimizer_of(subject.cell))
+            return compile_reference(step, subject.inputs, substituter)
+
+    identity = subject.identity, tuple(subject.batch_norms.items())
+    whole = references.get(identity, bool(steps), compiled)
+    weights = {p.name for p in subject.cell.get_parameters()}
+    parameters = {
+        name: parameter_value(name, kind, name in subject.lifted) if name in weights else _state(name, kind)
+        for name, kind in whole.parameters
+    }
     write_program(job, REFERENCE, name, whole, (*subject.values, initial_gradient(1)), parameters)
     given = (*subject.values, initial_gradient(subject.micro_batch_num))
     programs = []
@@ -80,51 +89,6 @@ def prepare(job: Path, subject: Subject, substituter: Substituter, references: R
         programs.append(program)
     require_meetings([program.meetings for program in programs])
     return Trial(name, max(1, steps), tuple(programs))
-
-
-def prepare_rounding(job: Path, subject: Subject, substituter: Substituter, references: References) -> tuple[str, ...]:
-    """Write the gradients of `subject` in one process some times more, with weights changed in their last bit; their names."""
-    whole = _reference(subject, substituter, references, 0)
-    parameters = _parameters(whole, subject)
-    for draw, name in enumerate(_DRAWS):
-        changed = {n: last_bits_changed(value, draw) for n, value in parameters.items()}
-        write_program(job, REFERENCE, name, whole, (*subject.values, initial_gradient(1)), changed)
-    return _DRAWS
-
-
-def with_rounding(
-    job: Path, changed: Path, trial: Trial, subject: Subject, found: Sequence[Difference]
-) -> tuple[Difference, ...]:
-    """`found`, each with the largest difference that the draws in `changed` made to its gradient in one process."""
-    expected = _by_name(read_results(job, REFERENCE, trial.name).gradients, subject.weights)
-    draws = [_by_name(read_results(changed, REFERENCE, name).gradients, subject.weights) for name in _DRAWS]
-    largest = _largest(tuple(expected.values()))
-
-    def rounding(name: str) -> float:
-        value = expected[name]
-        return max(relative_error(value, draw[name], scale_of(value, largest)) for draw in draws)
-
-    return tuple(replace(d, rounding=rounding(d.name)) for d in found)
-
-
-def _reference(subject: Subject, substituter: Substituter, references: References, steps: int) -> Executable:
-    """The program of the whole network for one process."""
-
-    def compiled() -> Executable:
-        with by_parts(subject.cell, subject.batch_norms):
-            step = training_cell(subject.cell, _optimizer(subject.cell) if steps else None)
-            return compile_reference(step, subject.inputs, substituter)
-
-    return references.get((subject.identity, tuple(subject.batch_norms.items())), bool(steps), compiled)
-
-
-def _parameters(whole: Executable, subject: Subject) -> dict[str, numpy.ndarray]:
-    """What every parameter of the program holds before the first step."""
-    weights = {p.name for p in subject.cell.get_parameters()}
-    return {
-        name: parameter_value(name, kind, name in subject.lifted) if name in weights else _state(name, kind)
-        for name, kind in whole.parameters
-    }
 
 
 def losses(job: Path, trial: Trial, subject: Subject) -> tuple[Difference, ...]:

@@ -74,16 +74,6 @@ def _uneven(name: str, value: numpy.ndarray, number: float, parts: int) -> numpy
     return numpy.where(drawn < share, value, numpy.asarray(number)).astype(value.dtype)
 
 
-def last_bits_changed(value: numpy.ndarray, draw: int) -> numpy.ndarray:
-    """`value` with each float the next one above or below, as `draw` has it."""
-    if value.dtype != numpy.float32:
-        return value
-    random = numpy.random.default_rng([SEED, draw, value.size])
-    towards = random.choice(numpy.asarray([-numpy.inf, numpy.inf], numpy.float32), value.shape)
-    changed: numpy.ndarray = numpy.nextafter(value, towards)
-    return changed
-
-
 def slice_of(value: numpy.ndarray, layout: ParameterLayout | None, rank: int) -> numpy.ndarray:
     """What `rank` holds of the whole `value`; without a layout, all of it."""
     if layout is None:

@@ -84,8 +84,6 @@ def _run(job: Path, name: str, in_cluster: bool) -> None:
     if in_cluster:
         _create_groups(description["groups"])
     for program, calls in description["programs"]:
-        if in_cluster and not (job / f"{name}.{program}.mindir").exists():  # one for the reference alone
-            continue
         results = _results(job / f"{name}.{program}", calls)
         _write(job / f"{name}.{program}.results", partial(_save, arrays=results))
     (job / f"{name}.done").touch()

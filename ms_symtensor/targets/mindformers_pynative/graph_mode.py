@@ -25,13 +25,14 @@ class GraphMode:
 def in_graph_mode(config: TransformerConfig, degrees: Degrees, cluster: Cluster, limit_B: int) -> GraphMode:
     """The fastest uniform layout of `config` with the degrees of a PyNative plan that fits `limit_B` bytes of a device.
 
-    Recomputation, micro-batches, chunks and the level of the sharded optimizer are searched anew: each mode needs its own.
+    Recomputation, micro-batches and the level of the sharded optimizer are searched anew: each mode needs its own.
     """
     pinned = {
         "data_parallel": degrees.data,
         "model_parallel": degrees.tensor,
         "context_parallel": degrees.context,
         "pipeline_stages": degrees.pipeline,
+        "pp_interleave_num": degrees.interleave,
     }
     if config.experts is not None:
         pinned["expert_parallel"] = degrees.expert

@@ -6,7 +6,7 @@ context parallelism, which nothing hides, and those of sharded parameters, which
 """
 
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from ms_symtensor.cluster.collective_time import collective_time
@@ -110,7 +110,7 @@ def stage_price(shape: ModelShape, degrees: Degrees, cluster: Cluster, stage: in
         shared.regathers_s + (not pipelined) * shared.reductions_s, passes.backward_s, hidden, Part.GRADIENTS
     )
     borders_s = _borders_s(shape, degrees, cluster, stage)
-    once = {
+    per_step = {
         "reduce": shared.replicas_s + (shared.reductions_s if pipelined else 0.0),
         "update": _update_s(resident(shape, by, of, state_B(degrees)).elements, degrees, cluster),
     }
@@ -120,14 +120,14 @@ def stage_price(shape: ModelShape, degrees: Degrees, cluster: Cluster, stage: in
         "recompute": micro_batches * passes.recompute_s,
         "collectives": micro_batches * (passes.sent_forward_s + passes.sent_backward_s),
         "parameters": micro_batches * gather_forward_s,
-        "gradients": micro_batches * sharded_backward_s + once["reduce"],
+        "gradients": micro_batches * sharded_backward_s + per_step["reduce"],
         "borders": micro_batches * 2 * borders_s,
-        "optimizer": once["update"],
+        "optimizer": per_step["update"],
     }
     return StagePrice(
         passes.forward_s + passes.sent_forward_s + gather_forward_s + borders_s,
         passes.backward_s + passes.recompute_s + passes.sent_backward_s + sharded_backward_s + borders_s,
-        math.fsum(once.values()),
+        math.fsum(per_step.values()),
         passes.flops,
         parts,
         memory(shape, degrees, stage),
@@ -149,7 +149,14 @@ class Passes:
 
     def plus(self, other: "Passes", times: int = 1) -> "Passes":
         """Both, `other` so many times."""
-        return Passes(*(getattr(self, f.name) + times * getattr(other, f.name) for f in fields(Passes)))
+        return Passes(
+            self.forward_s + times * other.forward_s,
+            self.backward_s + times * other.backward_s,
+            self.recompute_s + times * other.recompute_s,
+            self.flops + times * other.flops,
+            self.sent_forward_s + times * other.sent_forward_s,
+            self.sent_backward_s + times * other.sent_backward_s,
+        )
 
 
 def passes_of(shape: ModelShape, degrees: Degrees, cluster: Cluster, stage: int) -> Passes:

@@ -204,14 +204,8 @@ def _keeping(shape: ModelShape, degrees: Degrees, limit_B: int) -> Degrees:
     recomputation = degrees.recompute
     kept: dict[str, list[tuple[int, int]]] = {}
     for stage, bounds in enumerate(degrees.chunks(shape.layers)):
-        sent = _joined(
-            sorted(
-                (n, n)
-                for first, last in bounds
-                for n in range(first, last + 1)
-                if _recomputes_sends(shape, recomputation, n)
-            )
-        )
+        layers = sorted(layer for first, last in bounds for layer in range(first, last + 1))
+        sent = _joined([(layer, layer) for layer in layers if _sends_twice(shape, recomputation, layer)])
         for slots in (EXCHANGES, EXCHANGES[1:]) if sent else ():
             tried = replace(degrees, recompute=replace(recomputation, kept=tuple((name, sent) for name in slots)))
             if sum(memory(shape, tried, stage).values()) <= limit_B:
@@ -222,7 +216,7 @@ def _keeping(shape: ModelShape, degrees: Degrees, limit_B: int) -> Degrees:
     return replace(degrees, recompute=replace(recomputation, kept=chosen))
 
 
-def _recomputes_sends(shape: ModelShape, recomputation: Recompute, layer: int) -> bool:
+def _sends_twice(shape: ModelShape, recomputation: Recompute, layer: int) -> bool:
     return shape.has_experts(layer) and (recomputation.whole(layer) or recomputation.module("mlp", layer))
 
 

@@ -74,18 +74,18 @@ class ModelShape:
 
     @cached_property
     def worked_out(self) -> dict[tuple, Any]:
-        """What functions `once` found, by their names and further arguments: a search asks for few different ones."""
+        """What functions `once` found, by function and further arguments: a search asks for few different ones."""
         return {}
 
 
 def once(
     function: Callable[Concatenate[ModelShape, _Arguments], _Value],
 ) -> Callable[Concatenate[ModelShape, _Arguments], _Value]:
-    """`function`, whose results are kept in the shape, its first argument. It takes positional arguments only."""
+    """`function`, whose results are kept in the shape, its first argument."""
 
     @wraps(function)
     def kept(shape: ModelShape, *arguments: _Arguments.args, **named: _Arguments.kwargs) -> _Value:
-        key = (function.__name__, arguments)
+        key = (function, arguments, tuple(named.items()))
         if key not in shape.worked_out:
             shape.worked_out[key] = function(shape, *arguments, **named)
         found: _Value = shape.worked_out[key]

@@ -5,7 +5,7 @@ from typing import Any
 from ms_symtensor.report.text import table
 from ms_symtensor.validation.timings import Compared, Scored, TimingValidation
 
-HEAD = ("", "rows", "MAPE", "predicted / measured", "Spearman")
+HEAD = ("", "rows", "MAPE", "predicted / measured", "Spearman", "regret", "kept")
 
 
 def timing_json(found: TimingValidation) -> dict[str, Any]:
@@ -19,6 +19,8 @@ def timing_json(found: TimingValidation) -> dict[str, Any]:
         "exclusions": [{"row": e.line, "reason": e.reason} for e in found.excluded],
         "mape": total.mape,
         "spearman_mean": found.spearman_mean,
+        "regret_mean": found.regret_mean,
+        "kept": total.kept,
         "geometric_ratio": total.geometric_ratio,
         "kinds": [_scored_json(one) for one in found.judged],
         "cases": [_case_json(row) for row in total.rows],
@@ -45,6 +47,8 @@ def _scored_json(one: Scored) -> dict[str, Any]:
         "mape": one.mape,
         "geometric_ratio": one.geometric_ratio,
         "spearman": one.spearman,
+        "regret": one.regret,
+        "kept": one.kept,
     }
 
 
@@ -63,4 +67,5 @@ def _case_json(row: Compared) -> dict[str, Any]:
 
 def _line(one: Scored) -> tuple[str, ...]:
     rank = "" if one.spearman is None else f"{one.spearman:.3f}"
-    return one.kind, str(len(one.rows)), f"{100 * (one.mape or 0.0):.1f} %", f"{one.geometric_ratio:.2f}", rank
+    error, regret, kept = ("" if x is None else f"{100 * x:.1f} %" for x in (one.mape, one.regret, one.kept))
+    return one.kind, str(len(one.rows)), error, f"{one.geometric_ratio:.2f}", rank, regret, kept

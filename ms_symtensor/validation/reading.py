@@ -9,16 +9,19 @@ from ms_symtensor.validation.configuration import ImpossibleError
 from ms_symtensor.validation.dataset import Case, Dataset, Exclusion, Pair, UnusableRowError
 from ms_symtensor.validation.readers import (
     ascend,
+    cloudmatrix,
     collectives,
     dryrun,
     features,
     kernels,
     layouts,
+    max_throughput,
     mindspeed,
     nightly,
     nvidia,
     operators,
     pairs,
+    slo,
     static_batches,
     ultrascale,
     vtrain,
@@ -48,7 +51,7 @@ READERS = (
 )
 
 
-TIMING_FORMS = (kernels.FORM, collectives.FORM, operators.FORM, static_batches.FORM, nightly.FORM)
+TIMING_FORMS = (kernels.FORM, collectives.FORM, collectives.VIDUR_FORM, operators.FORM, static_batches.FORM, nightly.FORM, max_throughput.FORM, slo.FORM, cloudmatrix.FORM)
 """Tables of single kernels and collectives, which are no cases: see `timings`."""
 
 

@@ -7,7 +7,7 @@ both, as the host launches the next one meanwhile.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -22,7 +22,7 @@ from ms_symtensor.cost.move import node_cost
 from ms_symtensor.errors import InputError
 from ms_symtensor.tensor.layout import DeviceGroup
 from ms_symtensor.validation.dataset import Exclusion, UnusableRowError
-from ms_symtensor.validation.metrics import mape, spearman
+from ms_symtensor.validation.metrics import mape, spearman, top1_regret
 from ms_symtensor.validation.table import Row, Table
 
 LAUNCH_BOUND = "launch takes more than half"
@@ -31,11 +31,20 @@ MOST_OF_LAUNCH = 0.5
 
 @dataclass(frozen=True)
 class Collective:
-    """A collective of so many ranks, numbered from 0, on `size_B` bytes of the whole tensor."""
+    """A collective of so many ranks on `size_B` bytes of the whole tensor. `spread`: the first so many devices of nodes that
+    have so many; None: the first ones.
+    """
 
     kind: str
     ranks: int
     size_B: float
+    spread: tuple[int, int] | None = None
+
+    @property
+    def group(self) -> DeviceGroup:
+        """Where the ranks are."""
+        each, node = self.spread or (self.ranks, self.ranks)
+        return DeviceGroup((self.ranks // each, node // each, each), (0, 2))
 
 
 class Pass(Protocol):
@@ -48,7 +57,7 @@ class Pass(Protocol):
 class Timing:
     """A time of a row: what was run (kernels, one after the other, a collective, or a network), on which cluster ("": the row
     names none), and what it took, of which `floor_s` the host's launch; `waits`: the host waits for every call. `model`: whose
-    times a calibration leaves out together.
+    times a calibration leaves out together. `is_limit`: `time_s` is a limit that was kept, and the least is predicted.
     """
 
     line: int
@@ -59,6 +68,7 @@ class Timing:
     floor_s: float = 0.0
     waits: bool = True
     model: str = ""
+    is_limit: bool = False
 
     @property
     def is_launch_bound(self) -> bool:
@@ -80,6 +90,8 @@ class Form:
     read: Callable[[Row], Timing | tuple[Timing, ...]]
     has_models: bool = False
     """Whether its rows are of several networks, so that a calibration on others can be judged."""
+    has_choices: bool = False
+    """Whether rows of one kind are what one chooses among, so that a regret says something."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +110,7 @@ class Scored:
 
     kind: str
     rows: tuple[Compared, ...]
+    are_choices: bool = False
 
     @cached_property
     def _times(self) -> tuple[np.ndarray, np.ndarray]:
@@ -107,8 +120,15 @@ class Scored:
 
     @property
     def mape(self) -> float | None:
-        """Mean absolute percentage error, a fraction."""
-        return mape(*self._times)
+        """Mean absolute percentage error, a fraction, of what is no limit."""
+        measured = [(row.predicted_s, row.measured_s) for row in self.rows if not row.timing.is_limit]
+        return mape(*np.array(measured, dtype=float).reshape(-1, 2).T)
+
+    @property
+    def kept(self) -> float | None:
+        """Of limits the share that the predictions keep; None where there are none."""
+        limits = [row.predicted_s <= row.measured_s for row in self.rows if row.timing.is_limit]
+        return sum(limits) / len(limits) if limits else None
 
     @property
     def geometric_ratio(self) -> float:
@@ -120,6 +140,11 @@ class Scored:
     def spearman(self) -> float | None:
         """Spearman's rank correlation."""
         return spearman(*self._times)
+
+    @property
+    def regret(self) -> float | None:
+        """How much slower the row is that is predicted to be fastest than the fastest one; None where rows are no choices."""
+        return top1_regret(*self._times) if self.are_choices else None
 
 
 @dataclass(frozen=True)
@@ -141,8 +166,17 @@ class TimingValidation:
     @property
     def spearman_mean(self) -> float | None:
         """The mean of the kinds that rank anything."""
-        found = [one.spearman for one in self.judged if one.spearman is not None]
-        return sum(found) / len(found) if found else None
+        return _mean(one.spearman for one in self.judged)
+
+    @property
+    def regret_mean(self) -> float | None:
+        """The mean of the kinds whose rows are choices."""
+        return _mean(one.regret for one in self.judged)
+
+
+def _mean(numbers: Iterable[float | None]) -> float | None:
+    found = [number for number in numbers if number is not None]
+    return sum(found) / len(found) if found else None
 
 
 def form_of(table: Table, forms: tuple[Form, ...]) -> Form | None:
@@ -165,12 +199,11 @@ def validate_timings(
     found: list[Compared] = []
     for row in table.rows:
         try:
-            timings = form.read(row)
+            read = form.read(row)
+            timings = read if isinstance(read, tuple) else (read,)
+            found += [compared(one, load(one.cluster) if one.cluster else cluster) for one in timings]
         except UnusableRowError as reason:
             excluded.append(Exclusion(row.line, str(reason)))
-            continue
-        for timing in timings if isinstance(timings, tuple) else (timings,):
-            found.append(compared(timing, load(timing.cluster) if timing.cluster else cluster))
     if not found:
         raise InputError(
             f"{Path(table.name).name}: no row can be evaluated: {excluded[0].reason if excluded else 'none'}"
@@ -178,14 +211,14 @@ def validate_timings(
     by_kind: dict[str, list[Compared]] = {}
     for one in found if calibrated is None else calibrated(found):
         by_kind.setdefault(one.timing.group, []).append(one)
-    judged = tuple(Scored(kind, tuple(rows)) for kind, rows in by_kind.items())
+    judged = tuple(Scored(kind, tuple(rows), form.has_choices) for kind, rows in by_kind.items())
     return TimingValidation(form.name, cluster.name, len(table.rows), judged, tuple(excluded))
 
 
 def compared(timing: Timing, cluster: Cluster) -> Compared:
     """What is predicted of `timing`, by itself: a kernel has no other work of a training step beside it."""
     if isinstance(timing.run, Collective):
-        group = DeviceGroup((timing.run.ranks,), (0,))
+        group = timing.run.group
         predicted = node_cost(cluster, timing.run.kind, group, timing.run.size_B, timing.run.size_B).time_s
     elif isinstance(timing.run, tuple):
         alone = replace(cluster, device=replace(cluster.device, step_efficiency=1.0))

@@ -1,12 +1,16 @@
-"""ascend_collectives.csv: published times of collectives on Ascend."""
+"""ascend_collectives.csv and vidur_collective_times.csv: published times of collectives."""
 
 from ms_symtensor.cluster.hccl import Collective as Kind
 from ms_symtensor.validation.dataset import UnusableRowError
-from ms_symtensor.validation.readers.devices import named_cluster
+from ms_symtensor.validation.readers.devices import gpu_cluster, named_cluster
 from ms_symtensor.validation.table import Row
 from ms_symtensor.validation.timings import Collective, Form, Timing
 
 COLUMNS = ("device", "software", "collective", "message_B", "ranks", "level", "time_us", "note")
+PER_NODE = "devices_per_node"
+VIDUR_COLUMNS = ("network", "collective", "ranks", "size_elements_fp16_or_bytes", PER_NODE, "median_ms")
+VIDUR_KINDS = {"all_reduce": "AllReduce", "send_recv": "Send"}
+GPUS_OF_A_NODE = 8
 SMALL_B, MOST_RANKS = 1e6, 1 << 16
 
 
@@ -31,4 +35,24 @@ def timing(row: Row) -> Timing:
     return Timing(row.line, kind, named_cluster(row.text("device")), run, row.positive("time_us") * 1e-6)
 
 
+def vidur_timing(row: Row) -> Timing:
+    """UnusableRowError for GPUs that are joined in pairs only, which no cluster file describes, and other collectives.
+
+    vidur's `size` is in bytes (two for each element of its tensors); devices of a node are the first ones. NCCL's kernel is timed.
+    """
+    words, name, ranks, each = row.text("network"), row.text("collective"), row.count("ranks"), row.count(PER_NODE)
+    if "pairwise" in words:
+        raise UnusableRowError("no cluster file has GPUs that are joined in pairs")
+    if name not in VIDUR_KINDS:
+        raise UnusableRowError(f"collective {name} has no formula")
+    if ranks > MOST_RANKS or each > GPUS_OF_A_NODE or ranks % each or GPUS_OF_A_NODE % each:
+        raise row.malformed(PER_NODE, f"does not divide the ranks and a node of {GPUS_OF_A_NODE}")
+    size_B = row.positive("size_elements_fp16_or_bytes")
+    where = "one node" if ranks == each else "several nodes"
+    kind = f"{VIDUR_KINDS[name]}, {where}, {'below 1 MB' if size_B < SMALL_B else '1 MB and more'}"
+    run = Collective(VIDUR_KINDS[name], ranks, size_B, (each, GPUS_OF_A_NODE))
+    return Timing(row.line, kind, gpu_cluster(words.replace("_", " ")), run, row.positive("median_ms") * 1e-3)
+
+
 FORM = Form("ascend_collectives", COLUMNS, timing)
+VIDUR_FORM = Form("vidur_collectives", VIDUR_COLUMNS, vidur_timing)

@@ -10,17 +10,16 @@ from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.serving.phases import batch_s
 from ms_symtensor.serving.request import Request, Tokens
 from ms_symtensor.serving.strategy import Strategy, why_not
-from ms_symtensor.validation.configuration import Transformer
 from ms_symtensor.validation.dataset import UnusableRowError
 from ms_symtensor.validation.readers.devices import gpu_cluster
 from ms_symtensor.validation.readers.published import published_model
+from ms_symtensor.validation.readers.served_networks import dense_network
 from ms_symtensor.validation.table import Row
 from ms_symtensor.validation.timings import Form, Timing
 
 COLUMNS = ("device", "model", "batch", "tp", "input_len", "output_len", "metric", "value")
 _RATE, _FIRST = "out_tokens_per_s_per_gpu", "first_token_ms"
 _UNLIMITED_B = 1 << 62
-_POSITIONS = 1 << 30
 _MOST = 1 << 24
 
 
@@ -49,7 +48,7 @@ def timing(row: Row) -> Timing:
     requests, tp, prompt, output = (row.count(column) for column in ("batch", "tp", "input_len", "output_len"))
     if max(requests, tp, prompt, output) > _MOST:
         raise UnusableRowError("a batch, or lengths, that nobody serves")
-    config = _config(published_model(name), name)
+    config = dense_network(published_model(name), name)
     strategy = Strategy(tp=tp, ffn_tp=tp)
     if reason := why_not(config, strategy):
         raise UnusableRowError(reason)
@@ -65,26 +64,3 @@ def timing(row: Row) -> Timing:
 
 
 FORM = Form("static_batches", COLUMNS, timing, has_models=True)
-
-
-def _config(of: Transformer, name: str) -> TransformerConfig:
-    if of.experts is not None or of.latent_attention is not None:
-        raise UnusableRowError("a network with experts or latent attention, of which no static batch was published")
-    return TransformerConfig(
-        name=name,
-        hidden_size=of.hidden_size,
-        num_layers=of.num_layers,
-        num_heads=of.num_heads,
-        n_kv_heads=of.n_kv_heads,
-        intermediate_size=of.intermediate_size,
-        vocab_size=of.vocab_size,
-        max_position_embeddings=_POSITIONS,
-        norm=of.norm,
-        norm_epsilon=1e-6,
-        activation="swiglu" if of.gated else "gelu",
-        position="rotary",
-        linear_bias=of.linear_bias,
-        qkv_bias=of.qkv_bias,
-        tied_embeddings=of.tied_embeddings,
-        head_dim=of.head_dim,
-    )

@@ -46,7 +46,7 @@ def test_what_is_cached_is_not_computed_and_a_rate_is_a_limit(
         for share, rate in ((0, 0), (90, 0), (90, 0.01))
     ]
     whole, cached, limited = (case["predicted_s"] for case in judged(tmp_path, capsys, *rows)["cases"])
-    assert cached < whole and limited == pytest.approx(1 / (0.01 * 1024))
+    assert cached < whole and limited == pytest.approx(16 / (0.01 * 1024))
 
 
 def test_two_kinds_of_engines_are_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,110 @@
+"""Networks that tables of serving call by name."""
+
+from dataclasses import replace
+from typing import Any
+
+from model_zoo import dimensions_of
+from model_zoo.config import BlockKind, Experts, LatentSizes, TransformerConfig
+from ms_symtensor.validation.configuration import Transformer
+from ms_symtensor.validation.dataset import UnusableRowError
+from ms_symtensor.validation.readers.published import published_model
+
+_POSITIONS = 1 << 30
+_STATE_KEYS = 1024
+"""A gated linear layer of Qwen3.5 keeps 64 heads of 128 x 128 numbers: as much as 1,024 keys and values of 2 heads of 256."""
+_DENSE_OF_GLM, _INDEXED_KEYS = 3, 2048
+"""The indexer of GLM-5 and DeepSeek-V3.2 (index_topk) leaves a token 2,048 keys; its own scores are not priced."""
+
+
+def _experts(of: TransformerConfig, **sizes: Any) -> Experts:
+    assert of.experts is not None
+    return replace(of.experts, **sizes)
+
+
+def served_network(name: str) -> TransformerConfig:
+    """The network called `name`; its last letters are how it is stored. UnusableRowError if its dimensions are not known here."""
+    plain = name.rpartition("/")[2].lower()
+    found = next((config for known, config in _networks() if plain.startswith(known)), None)
+    return dense_network(published_model(name), name) if found is None else _of_any_length(found)
+
+
+def _of_any_length(config: TransformerConfig) -> TransformerConfig:
+    return replace(config, max_position_embeddings=_POSITIONS, second_token_weight=0.0)
+
+
+def _networks() -> tuple[tuple[str, TransformerConfig], ...]:
+    """config.json of each model on huggingface.co. Of Qwen3.5 three of four layers are gated linear attention."""
+    deepseek = dimensions_of("deepseek_v3")
+    qwen = dimensions_of("qwen3_30b_a3b")
+    kimi = replace(
+        deepseek, num_heads=64, n_kv_heads=64, dense_layers=1, vocab_size=163840,
+        experts=_experts(deepseek, number=384, groups=1, groups_per_token=1),
+    )  # fmt: skip
+    glm = replace(
+        deepseek, hidden_size=6144, num_layers=78, num_heads=64, n_kv_heads=64, head_dim=256, intermediate_size=12288,
+        vocab_size=154880, experts=_experts(deepseek, groups=1, groups_per_token=1),
+        latent_attention=LatentSizes(query_rank=2048, key_value_rank=512, rotary_head_dim=64, value_head_dim=256),
+        kinds=tuple(BlockKind(experts=n >= _DENSE_OF_GLM, window=_INDEXED_KEYS) for n in range(78)),
+    )  # fmt: skip
+    minimax = replace(
+        qwen, hidden_size=3072, num_layers=62, num_heads=48, n_kv_heads=8, vocab_size=200064,
+        experts=_experts(qwen, number=256, intermediate_size=1536),
+    )  # fmt: skip
+    large = replace(
+        qwen, hidden_size=4096, num_layers=94, num_heads=64, intermediate_size=12288,
+        experts=_experts(qwen, intermediate_size=1536),
+    )  # fmt: skip
+    coder = replace(
+        qwen, hidden_size=6144, num_layers=62, num_heads=96, n_kv_heads=8,
+        experts=_experts(qwen, number=160, intermediate_size=2560),
+    )  # fmt: skip
+    indexed = tuple(BlockKind(experts=n >= deepseek.dense_layers, window=_INDEXED_KEYS) for n in range(61))
+    return (
+        ("deepseek-v3.2", replace(deepseek, kinds=indexed)),
+        ("deepseek-v3", deepseek),
+        ("deepseek-r1", deepseek),
+        ("kimi-k2", kimi),
+        ("minimax-m2.5", minimax),
+        ("glm-5.1", glm),
+        ("qwen3-235b", large),
+        ("qwen3-30b-a3b", qwen),
+        ("qwen3-coder-480b", coder),
+        ("qwen3-next-80b", _linear(qwen, (2048, 48, 16), (512, 10, 512))),
+        ("qwen3.5-397b", _linear(qwen, (4096, 60, 32), (512, 10, 1024))),
+        ("qwen3.5-122b", _linear(qwen, (3072, 48, 32), (256, 8, 1024))),
+        ("qwen3.6-35b", _linear(qwen, (2048, 40, 16), (256, 8, 512))),
+    )
+
+
+def _linear(of: TransformerConfig, sizes: tuple[int, int, int], experts: tuple[int, int, int]) -> TransformerConfig:
+    """`sizes`: hidden, layers and heads; `experts`: their number, how many a token has, and their width."""
+    (hidden, layers, heads), (number, per_token, width) = sizes, experts
+    kinds = tuple(BlockKind(experts=True, window=0 if n % 4 == 3 else _STATE_KEYS) for n in range(layers))
+    return replace(
+        of, hidden_size=hidden, num_layers=layers, num_heads=heads, n_kv_heads=2, head_dim=256, vocab_size=248320,
+        experts=_experts(of, number=number, per_token=per_token, intermediate_size=width, shared_size=width), kinds=kinds,
+    )  # fmt: skip
+
+
+def dense_network(of: Transformer, name: str) -> TransformerConfig:
+    """UnusableRowError for a network with experts or latent attention."""
+    if of.experts is not None or of.latent_attention is not None:
+        raise UnusableRowError("the dimensions of its experts, or of its latent attention, are not known")
+    return TransformerConfig(
+        name=name,
+        hidden_size=of.hidden_size,
+        num_layers=of.num_layers,
+        num_heads=of.num_heads,
+        n_kv_heads=of.n_kv_heads,
+        intermediate_size=of.intermediate_size,
+        vocab_size=of.vocab_size,
+        max_position_embeddings=_POSITIONS,
+        norm=of.norm,
+        norm_epsilon=1e-6,
+        activation="swiglu" if of.gated else "gelu",
+        position="rotary",
+        linear_bias=of.linear_bias,
+        qkv_bias=of.qkv_bias,
+        tied_embeddings=of.tied_embeddings,
+        head_dim=of.head_dim,
+    )

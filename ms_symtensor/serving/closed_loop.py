@@ -53,7 +53,7 @@ def mixed_rate(request: Request, engine: Engine, load: Load) -> float:
     each = max(1.0, min(load.concurrency / dp, engine.requests))
     steps = output / tokens_of_a_step(engine.guesses)
     passing = float(held_up(engine.one.dp, np.array([min(1.0, each / steps)]))[0])
-    cycle_s = steps * _step_s(request, engine, each) + _prompt_s(request, engine, load, each) * each * passing
+    cycle_s = steps * step_s(request, engine, each) + prompt_s(request, engine, load.cached, each) * each * passing
     return _limited(min(load.concurrency, dp * each) / cycle_s, load) * output
 
 
@@ -61,11 +61,11 @@ def split_rate(request: Request, first: Engine, last: Engine, load: Load) -> flo
     """Generated tokens a second of engines that take in prompts, and others that generate."""
     output, steps = request.tokens.output, request.tokens.output / tokens_of_a_step(last.guesses)
     ranks, rate = last.one.dp * last.count, 0.0
-    waiting_s = _prompt_s(request, first, load, 1)
+    waiting_s = prompt_s(request, first, load.cached, 1)
     most = first.one.dp * first.count / waiting_s
     for _ in range(_ROUNDS):  # more requests in prefill are fewer in decode
         each = max(1.0, min((load.concurrency - rate * waiting_s) / ranks, last.requests))
-        found = min(load.concurrency, ranks * each) / (waiting_s + steps * _step_s(request, last, each))
+        found = min(load.concurrency, ranks * each) / (waiting_s + steps * step_s(request, last, each))
         rate = (rate + min(found, most)) / 2 if rate else min(found, most)
     return _limited(rate, load) * output
 
@@ -74,7 +74,7 @@ def _limited(rate: float, load: Load) -> float:
     return min(rate, load.rate) if load.rate else rate
 
 
-def _step_s(request: Request, engine: Engine, each: float) -> float:
+def step_s(request: Request, engine: Engine, each: float) -> float:
     """Seconds of a decode step with `each` requests of a rank."""
     requests: Array = np.array([each], dtype=np.float64)
     keys = request.tokens.input + request.tokens.output / 2
@@ -82,13 +82,13 @@ def _step_s(request: Request, engine: Engine, each: float) -> float:
     return float(passes_of(request, engine.one, step, step.tokens).stage_s[0])
 
 
-def _prompt_s(request: Request, engine: Engine, load: Load, each: float) -> float:
+def prompt_s(request: Request, engine: Engine, cached: float, each: float) -> float:
     """Seconds that a rank spends on a prompt: what is not cached, in passes that several prompts share where they fit."""
-    new = max(1.0, request.tokens.input * (1 - load.cached))
+    new = max(1.0, request.tokens.input * (1 - cached))
     together = max(1.0, min(each, engine.tokens // new))
     size = min(new * together, engine.tokens)
     chunks = np.ceil(new * together / size)
-    seen = request.tokens.input - new / 2
+    context = together * (request.tokens.input - new) + max(0.0, new - size) / 2
     prompts: Array = np.array([together], dtype=np.float64)
-    step = Step(np.full_like(prompts, size), prompts, seen, is_decode=False)
+    step = Step(np.full_like(prompts, size), prompts, request.tokens.input - new / 2, is_decode=False, context=context)
     return float(chunks * passes_of(request, engine.one, step, prompts).pass_s[0] / together)

@@ -28,6 +28,7 @@ class Step:
     """A forward pass: every `dp` rank has `tokens` tokens (an array), of `requests` requests, that see `keys` keys each.
 
     `is_decode`: one token of a request, whose keys come from the cache. `imbalance`: tokens of the fullest rank over the mean.
+    `context`: keys of a rank's prompts that earlier passes left in the cache.
     """
 
     tokens: Array
@@ -35,6 +36,7 @@ class Step:
     keys: float
     is_decode: bool
     imbalance: float | Array = 1.0
+    context: float | Array = 0.0
 
 
 class Layer:
@@ -65,7 +67,7 @@ class Layer:
             self._attention(heads, c.head_dim, keys_B, 2 * heads * c.head_dim)
             self._product("attention", m, c.hidden_size, heads * c.head_dim)
         else:
-            self._latent_attention(heads)
+            self._latent_attention(heads, 0.0 if window else self.step.context)
         if self.one.tp > 1:
             self._collective("AllReduce", self.tensor, m * c.hidden_size * ELEMENT_B)
 
@@ -136,7 +138,10 @@ class Layer:
             size = self.step.tokens * self.config.hidden_size * ELEMENT_B / self.one.tp
             self._collective("Send", (0, self.one.stage_devices), size)
 
-    def _latent_attention(self, heads: float) -> None:
+    def _latent_attention(self, heads: float, context: float | Array) -> None:
+        """A pass of prefill widens what it reads of the cache to keys and values of all heads (vLLM's chunked context); indexed
+        attention does not.
+        """
         c, m, latent = self.config, self.step.tokens, self.config.latent_attention
         assert latent is not None
         rank, rotary, value = latent.key_value_rank, latent.rotary_head_dim, latent.value_head_dim
@@ -150,8 +155,8 @@ class Layer:
             self._attention(heads, rank + rotary / 2, keys_B, heads * (2 * rank + rotary))
             self._product("attention", m, heads * value, rank)
         else:
-            self._product("attention", m, heads * (plain + value), rank)
-            keys_B = m * heads * (c.head_dim + value) * ELEMENT_B
+            self._product("attention", m + context, heads * (plain + value), rank)
+            keys_B = (m + context) * heads * (c.head_dim + value) * ELEMENT_B
             self._attention(heads, (c.head_dim + value) / 2, keys_B, heads * (c.head_dim + value))
         self._product("attention", m, c.hidden_size, heads * value)
 

@@ -60,8 +60,7 @@ def decode(request: Request, one: Strategy) -> Passes | None:
 def prefill(request: Request, one: Strategy, tokens: tuple[int, ...] = PREFILL_TOKENS) -> Passes | None:
     """Prefill passes of so many tokens of a `dp` rank; None where weights and one request do not fit.
 
-    Ranks of `dp` wait for the one with most tokens: of `dp` sums of evenly spread lengths the largest lies Blom's share of a
-    deviation above the mean (Blom 1958).
+    Of a prompt in chunks a pass reads on average half of what the others hold.
     """
     fits = [
         n for n in tokens if cache_tokens(request, one, n, max(1, int(n / request.tokens.input))) >= request.tokens.most
@@ -70,10 +69,19 @@ def prefill(request: Request, one: Strategy, tokens: tuple[int, ...] = PREFILL_T
         return None
     size = np.array(fits, dtype=float)
     prompts = size / request.tokens.input
-    above = norm.ppf((one.dp - 0.375) / (one.dp + 0.25)) if one.dp > 1 else 0.0
-    imbalance = 1 + above * request.tokens.deviation / np.sqrt(np.maximum(prompts, 1.0))
-    step = Step(size, prompts, request.tokens.seen, is_decode=False, imbalance=imbalance)
+    imbalance = longest_rank(request, one, prompts)
+    context = np.maximum(0.0, request.tokens.input - size) / 2  # of a prompt's chunks before this one
+    step = Step(size, prompts, request.tokens.seen, is_decode=False, imbalance=imbalance, context=context)
     return passes_of(request, one, step, np.minimum(prompts, np.ceil(prompts)))
+
+
+def longest_rank(request: Request, one: Strategy, prompts: Array) -> Array:
+    """Tokens of the rank of `dp` that all others wait for, over the mean of those with so many `prompts`: of `dp` sums of evenly
+    spread lengths the largest lies Blom's share of a deviation above the mean (Blom 1958).
+    """
+    above = norm.ppf((one.dp - 0.375) / (one.dp + 0.25)) if one.dp > 1 else 0.0
+    found: Array = 1 + above * request.tokens.deviation / np.sqrt(np.maximum(prompts, 1.0))
+    return found
 
 
 def batch_s(request: Request, one: Strategy, requests: int) -> float:

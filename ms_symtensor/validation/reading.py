@@ -21,6 +21,7 @@ from ms_symtensor.validation.readers import (
     nvidia,
     operators,
     pairs,
+    serving_facts,
     slo,
     static_batches,
     ultrascale,
@@ -51,7 +52,18 @@ READERS = (
 )
 
 
-TIMING_FORMS = (kernels.FORM, collectives.FORM, collectives.VIDUR_FORM, operators.FORM, static_batches.FORM, nightly.FORM, max_throughput.FORM, slo.FORM, cloudmatrix.FORM)
+TIMING_FORMS: tuple[Form, ...] = (
+    kernels.FORM,
+    collectives.FORM,
+    collectives.VIDUR_FORM,
+    operators.FORM,
+    static_batches.FORM,
+    nightly.FORM,
+    max_throughput.FORM,
+    slo.FORM,
+    cloudmatrix.FORM,
+    serving_facts.FORM,
+)
 """Tables of single kernels and collectives, which are no cases: see `timings`."""
 
 

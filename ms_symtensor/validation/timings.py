@@ -18,7 +18,7 @@ import numpy as np
 from ms_symtensor.cluster.load import load
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.cost.kernel import Kernel
-from ms_symtensor.cost.move import node_cost
+from ms_symtensor.cost.move import message_s
 from ms_symtensor.errors import InputError
 from ms_symtensor.tensor.layout import DeviceGroup
 from ms_symtensor.validation.dataset import Exclusion, UnusableRowError
@@ -218,8 +218,7 @@ def validate_timings(
 def compared(timing: Timing, cluster: Cluster) -> Compared:
     """What is predicted of `timing`, by itself: a kernel has no other work of a training step beside it."""
     if isinstance(timing.run, Collective):
-        group = timing.run.group
-        predicted = node_cost(cluster, timing.run.kind, group, timing.run.size_B, timing.run.size_B).time_s
+        predicted = message_s(cluster, timing.run.kind, timing.run.group.ranks(), timing.run.size_B)
     elif isinstance(timing.run, tuple):
         alone = replace(cluster, device=replace(cluster.device, step_efficiency=1.0))
         predicted = sum(float(kernel.seconds(alone)) for kernel in timing.run)

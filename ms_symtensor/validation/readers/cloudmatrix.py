@@ -11,7 +11,7 @@ import numpy as np
 
 from ms_symtensor.cluster.load import load
 from ms_symtensor.cluster.topology import Cluster
-from ms_symtensor.serving.layer import Step
+from ms_symtensor.serving.layer import Array, Step
 from ms_symtensor.serving.phases import passes_of
 from ms_symtensor.serving.request import Request, Tokens
 from ms_symtensor.serving.strategy import Strategy
@@ -60,7 +60,7 @@ def timing(row: Row) -> Timing:
     if "perfect EPLB" in row.text("system") and config.experts is not None:
         config = replace(config, experts=replace(config.experts, load_imbalance=1.0))
     one = Strategy(dp=devices, ep=devices)
-    count = np.array([each / DIES])
+    count: Array = np.array([each / DIES], dtype=np.float64)
     if phase == "prefill":
         step, gained = Step(count, count / keys, keys / 2, is_decode=False), each / DIES
     else:

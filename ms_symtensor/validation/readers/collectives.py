@@ -38,7 +38,7 @@ def timing(row: Row) -> Timing:
 def vidur_timing(row: Row) -> Timing:
     """UnusableRowError for GPUs that are joined in pairs only, which no cluster file describes, and other collectives.
 
-    vidur's `size` is in bytes (two for each element of its tensors); devices of a node are the first ones. NCCL's kernel is timed.
+    vidur's sizes are in bytes (collectives_wrapper.py), and NCCL's kernel is timed.
     """
     words, name, ranks, each = row.text("network"), row.text("collective"), row.count("ranks"), row.count(PER_NODE)
     if "pairwise" in words:

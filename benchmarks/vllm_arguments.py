@@ -23,8 +23,9 @@ from ms_symtensor.cluster.load import load
 from ms_symtensor.errors import InfeasibleError, InputError
 from ms_symtensor.search.constraints.request import free_B
 from ms_symtensor.serving.commands import EngineCommand, engine_commands
+from ms_symtensor.serving.deployment import MIXED, SPLIT
 from ms_symtensor.serving.request import Request, Tokens, fixed_of
-from ms_symtensor.serving.search import MIXED, SPLIT, search
+from ms_symtensor.serving.search import search
 
 JUDGE = Path(__file__).with_name("vllm_judge.py")
 ARCHITECTURES = {

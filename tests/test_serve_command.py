@@ -38,6 +38,16 @@ def test_serve_keeps_its_limits(options: list[str], capsys: pytest.CaptureFixtur
         assert one["step_time_s"] == pytest.approx(sum(one["time_s"].values()))
 
 
+def test_turns_say_what_a_transition_takes(capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["llama3_8b", "--device-num", "2", *LENGTHS, "--turns", "--fix", "prefill.pp=2", "--fix", "decode.tp=2"]
+    found = served(capsys, *options)
+    assert found["mode"] == "turns" and found["devices"] == 2 and found["transition_s"] > 0
+    assert [one["strategy"]["pp"] for one in found["instances"]] == [2, 1]
+    assert found["instances"][0]["vllm_refused"]
+    assert main(["serve", *options]) == 0
+    assert "of every cycle" in capsys.readouterr().out
+
+
 def test_out_has_the_engines_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     cluster = ["--cluster", "atlas_800t_a3", "--weights", "int8"]
     options = ["deepseek_v3", "--device-num", "64", *cluster, *LENGTHS, "--tpot", "50ms", "--disaggregated"]

@@ -31,6 +31,9 @@ def arguments(command: argparse.ArgumentParser) -> None:
     mode = command.add_mutually_exclusive_group()
     mode.add_argument("--colocated", action="store_true", help="prefill and decode on the same instances only")
     mode.add_argument("--disaggregated", action="store_true", help="on instances of their own only")
+    mode.add_argument(
+        "--turns", action="store_true", help="in turns on the same devices, each under its own strategy (Seesaw)"
+    )
     mode.add_argument("--both", action="store_true", help="whichever is faster (default)")
     command.add_argument(
         "--weights",
@@ -76,9 +79,10 @@ def run(chosen: argparse.Namespace) -> int:
     from ms_symtensor.errors import InputError
     from ms_symtensor.report.serve_report import serve_json, serve_text, why_not_text, write_serve
     from ms_symtensor.report.text import numbered, seconds
+    from ms_symtensor.serving.deployment import MIXED, SPLIT, TURNS
     from ms_symtensor.serving.plans import phase_plans, why_no_plans
     from ms_symtensor.serving.request import Request, fixed_of, seconds_of, tokens_of
-    from ms_symtensor.serving.search import MIXED, SPLIT, search
+    from ms_symtensor.serving.search import search
     from ms_symtensor.streams import notice
 
     started = perf_counter()
@@ -109,7 +113,15 @@ def run(chosen: argparse.Namespace) -> int:
         chosen.cache,
         fixed_of(chosen.fix),
     )
-    modes = (MIXED,) if chosen.colocated else (SPLIT,) if chosen.disaggregated else (MIXED, SPLIT)
+    modes = (
+        (MIXED,)
+        if chosen.colocated
+        else (SPLIT,)
+        if chosen.disaggregated
+        else (TURNS,)
+        if chosen.turns
+        else (MIXED, SPLIT)
+    )
     found = search(request, modes, top)
     took_s = perf_counter() - started
     text, data = serve_text(request, found), serve_json(request, found, took_s)

@@ -5,9 +5,9 @@ ep divides dp times tp and every expert is cut over what is left; `transformer_c
 """
 
 from model_zoo.config import TransformerConfig
+from ms_symtensor.serving.deployment import Deployment, Instance
 from ms_symtensor.serving.memory import BLOCK_TOKENS
 from ms_symtensor.serving.request import Request
-from ms_symtensor.serving.search import Deployment, Instance
 from ms_symtensor.targets.plain_yaml import lines
 
 _HEAD = """# {phase} on {devices} devices, {count} such instances. Predicted by ms_symtensor, not measured on NPUs.

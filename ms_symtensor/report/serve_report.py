@@ -14,10 +14,10 @@ from ms_symtensor.report.plan_report import times_and_memory
 from ms_symtensor.report.serve_mindformers import predict_files
 from ms_symtensor.report.text import seconds, share, size, table
 from ms_symtensor.serving.commands import engine_commands
+from ms_symtensor.serving.deployment import Deployment, Found, Instance
 from ms_symtensor.serving.folder import FILE, PLANS
 from ms_symtensor.serving.plans import PhasePlan
 from ms_symtensor.serving.request import Request
-from ms_symtensor.serving.search import Deployment, Found, Instance
 from ms_symtensor.strategy.digest import sealed
 from ms_symtensor.streams import notice
 
@@ -28,6 +28,13 @@ _SCRIPT = """#!/bin/sh
 # One command for each kind of instance; MODEL is a folder or a name that vLLM loads. Predicted, not measured on NPUs.
 # Ranks of several nodes need --data-parallel-address and --data-parallel-size-local too.
 """
+
+
+_MODES = {
+    "mixed": "prefill and decode on the same instances",
+    "split": "instances for prefill and for decode",
+    "turns": "prefill and decode in turns on the same devices",
+}
 
 
 def serve_json(request: Request, found: Found, search_time_s: float) -> dict[str, Any]:
@@ -59,8 +66,8 @@ def serve_text(request: Request, found: Found) -> str:
         f" {request.tokens.input:g} tokens, {request.tokens.output} generated, weights in {request.weights}",
         "",
         f"  {best.tokens_per_s_device:.1f} tokens/s and device, {best.requests_per_s:.2f} requests/s; {_limits(request, best)}",
-        f"  {'prefill and decode on the same instances' if best.mode == 'mixed' else 'instances for prefill and for decode'},"
-        f" {best.devices} devices in use",
+        f"  {_MODES[best.mode]}, {best.devices} devices in use"
+        + (f", {seconds(best.transition_s)} of every cycle between the two" if best.mode == "turns" else ""),
         "",
         table(
             [_row(one) for one in best.instances],
@@ -158,6 +165,7 @@ def _deployment_json(request: Request, one: Deployment) -> dict[str, Any]:
         "requests_per_s": one.requests_per_s,
         "ttft_s": one.ttft_s,
         "tpot_s": one.tpot_s,
+        "transition_s": one.transition_s,
         "devices": one.devices,
         "peak_memory_B": max(each.weights_B + each.cache_B for each in one.instances),
         "instances": [

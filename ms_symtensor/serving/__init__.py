@@ -6,5 +6,6 @@ memory     bytes of weights and of the cache on a device
 layer      kernels and collectives of a decoder layer, by `cost.kernel` and the cluster's formulas
 phases     the time of a prefill, and of a decode step
 search     every strategy, every batch, every number of instances
+turns      prefill and decode in turns on the same devices
 commands   what engines are started with
 """

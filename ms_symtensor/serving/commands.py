@@ -10,15 +10,16 @@ import math
 import shlex
 from dataclasses import dataclass
 
+from ms_symtensor.serving.deployment import SPLIT, TURNS, Deployment, Instance
 from ms_symtensor.serving.memory import BLOCK_TOKENS, slots
 from ms_symtensor.serving.request import Request
-from ms_symtensor.serving.search import Deployment, Instance
 
 CONNECTOR = "MooncakeConnectorV1"
 KV_PORT = 20001
 ROLES = {"prefill": "kv_producer", "decode": "kv_consumer"}
 ONLY_EXPERTS = "The finegrained tp sizes can be enabled only for MOE models."
 """FinegrainedTPConfig: no feed-forward of a dense network is cut over ranks of dp."""
+NO_TURNS = "vLLM does not change its sizes while it runs"
 ONE_STAGE = "decode pp size must be 1"
 """MooncakeConnectorWorker, of both kinds of instances."""
 _DECIMALS = 2
@@ -68,13 +69,15 @@ def _command(request: Request, found: Deployment, one: Instance) -> EngineComman
         arguments.append("--enable-expert-parallel")
     if request.weights != "bfloat16":
         arguments += ["--quantization", "ascend"]
-    if one.phase in ROLES:
+    if found.mode == SPLIT:
         arguments += ["--kv-transfer-config", json.dumps(_transfer(found, one))]
     additional, environment = _additional(request, one)
     if additional:
         arguments += ["--additional-config", json.dumps(additional)]
     in_stages = any(each.phase == "decode" and each.strategy.pp > 1 for each in found.instances)
-    refused = ONLY_EXPERTS if is_dense and cut.dp > 1 else ONE_STAGE if in_stages else ""
+    refused = (
+        NO_TURNS if found.mode == TURNS else ONLY_EXPERTS if is_dense and cut.dp > 1 else ONE_STAGE if in_stages else ""
+    )
     return EngineCommand(one.phase, one.count, tuple(arguments), refused, environment)
 
 

@@ -21,9 +21,9 @@ from ms_symtensor.ops.placement import OpStrategy
 from ms_symtensor.program.partition import partition
 from ms_symtensor.program.program import Program
 from ms_symtensor.program.settings import Settings, StagePlan
+from ms_symtensor.serving.deployment import Deployment, Found, Instance
 from ms_symtensor.serving.memory import BLOCK_TOKENS, request_tokens
 from ms_symtensor.serving.request import PHASES, Request
-from ms_symtensor.serving.search import Deployment, Found, Instance
 from ms_symtensor.serving.strategy import Strategy
 from ms_symtensor.strategy.plan import Plan, Prediction, SearchReport
 from ms_symtensor.tensor.graph import Graph

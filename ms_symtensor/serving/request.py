@@ -83,6 +83,11 @@ class Request:
         return WEIGHT_BITS[self.cache] / 8
 
     @property
+    def stored_as(self) -> str:
+        """A type of whole bytes in which the weights move: 4 bits are packed in pairs, so at most these."""
+        return "bfloat16" if self.weights == "bfloat16" else "int8"
+
+    @property
     def weight_B(self) -> float:
         """Bytes of an element of a linear layer's weight, its share of a scale included."""
         bits = WEIGHT_BITS[self.weights]

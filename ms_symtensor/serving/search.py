@@ -1,73 +1,35 @@
 """Every strategy, every batch and every number of instances: what gives most tokens a second and device.
 
 One engine for both (`mixed`): in the time of a request's output the prefills of others pass by, too. Two kinds of instances
-(`split`): the slower kind decides, and the devices are shared out so that neither waits.
+(`split`): the slower kind decides, and the devices are shared out so that neither waits. Both in turns: `turns`.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
 from ms_symtensor.cluster.collective_time import collective_time_s
 from ms_symtensor.errors import InfeasibleError
+from ms_symtensor.serving.deployment import (
+    MIXED,
+    SPLIT,
+    TURNS,
+    Deployment,
+    Found,
+    Instance,
+    Priced,
+    allowed,
+    batches,
+    degrees_of,
+    deployment_of,
+    instance_of,
+)
 from ms_symtensor.serving.layer import Array
-from ms_symtensor.serving.memory import cache_B, cache_tokens, request_tokens, weights_B
-from ms_symtensor.serving.phases import Passes, decode, first_token_s, most_requests, prefill
+from ms_symtensor.serving.memory import cache_B, request_tokens, weights_B
+from ms_symtensor.serving.phases import first_token_s, most_requests
 from ms_symtensor.serving.request import Request
-from ms_symtensor.serving.strategy import Strategy, strategies
-
-MIXED, SPLIT = "mixed", "split"
-
-
-@dataclass(frozen=True)
-class Instance:
-    """`count` instances that run `phase` ("prefill", "decode", or "mixed" for both) under `strategy`.
-
-    `requests`: of a `dp` rank at once; `tokens`: of a `dp` rank in one pass. `requests_per_s`: of one instance, alone.
-    `latency_s`: to the first token of a prompt, or per token. `step_s`: a pass through all stages; `parts_s` of it by name.
-    """
-
-    phase: str
-    count: int
-    strategy: Strategy
-    requests: int
-    tokens: int
-    requests_per_s: float
-    latency_s: float
-    step_s: float
-    parts_s: dict[str, float]
-    weights_B: int
-    cache_B: int
-    cache_tokens: int
-
-
-@dataclass(frozen=True)
-class Deployment:
-    """Instances on the devices: `mode` "mixed" or "split"."""
-
-    mode: str
-    instances: tuple[Instance, ...]
-    requests_per_s: float
-    ttft_s: float
-    tpot_s: float
-    tokens_per_s_device: float
-
-    @property
-    def devices(self) -> int:
-        return sum(one.count * one.strategy.device_num for one in self.instances)
-
-
-@dataclass(frozen=True)
-class Found:
-    """The best deployments, best first, one for each pair of strategies; `candidates`: passes that were priced."""
-
-    deployments: tuple[Deployment, ...]
-    candidates: int
-
-    @property
-    def best(self) -> Deployment:
-        return self.deployments[0]
+from ms_symtensor.serving.strategy import strategies
+from ms_symtensor.serving.turns import in_turns
 
 
 def search(request: Request, modes: tuple[str, ...] = (MIXED, SPLIT), top: int = 1) -> Found:
@@ -75,40 +37,25 @@ def search(request: Request, modes: tuple[str, ...] = (MIXED, SPLIT), top: int =
 
     Errors: InputError for a network that cannot be cut as `fixed`; InfeasibleError where nothing fits, or none is fast enough.
     """
-    priced = _Priced(request)
+    priced = Priced(request)
     found: list[Deployment] = []
     if MIXED in modes:
         found += _mixed(request, priced)
     if SPLIT in modes:
         found += _split(request, top, priced)
+    if TURNS in modes:
+        found += in_turns(request, priced, top)
     if not found:
         raise InfeasibleError(_why_nothing(request, priced))
     found.sort(key=lambda one: (-one.tokens_per_s_device, one.devices, str(one.instances)))
     return Found(tuple(found[:top]), priced.count)
 
 
-class _Priced:
-    """The passes of a request, each priced once; `count` of them, and the least latencies by option."""
-
-    def __init__(self, request: Request) -> None:
-        self.request = request
-        self.count = 0
-        self.closest: dict[str, float] = {}
-        self._known: dict[tuple[str, Strategy], Passes | None] = {}
-
-    def passes(self, phase: str, one: Strategy) -> Passes | None:
-        key = (phase, one)
-        if key not in self._known:
-            self._known[key] = found = (prefill if phase == "prefill" else decode)(self.request, one)
-            self.count += 0 if found is None else found.stage_s.size
-        return self._known[key]
-
-
-def _mixed(request: Request, priced: _Priced) -> Iterator[Deployment]:
+def _mixed(request: Request, priced: Priced) -> Iterator[Deployment]:
     """The best batch of every strategy."""
     fixed = {**request.fixed.get("prefill", {}), **request.fixed.get("decode", {})}
     output = request.tokens.output
-    for one in strategies(request.config, request.device_num, _cuts(fixed)):
+    for one in strategies(request.config, request.device_num, degrees_of(fixed)):
         first, steps = priced.passes("prefill", one), priced.passes("decode", one)
         if first is None or steps is None:
             continue
@@ -118,16 +65,16 @@ def _mixed(request: Request, priced: _Priced) -> Iterator[Deployment]:
         cycle_s = output * steps.stage_s[None, :] + each_s[:, None] * (steps.requests * passing)[None, :]
         tpot_s = one.pp * cycle_s / output
         ttft_s = first_token_s(request, first)[:, None] + steps.pass_s[None, :]
-        allowed = _allowed(request, ttft_s, tpot_s, priced.closest) & _batches(fixed, first, steps)
-        allowed = allowed & (steps.requests[None, :] <= most[:, None])
-        rate = np.where(allowed, one.dp * steps.requests[None, :] / cycle_s, 0.0)
+        kept = allowed(request, ttft_s, tpot_s, priced.closest) & batches(fixed, first, steps)
+        kept = kept & (steps.requests[None, :] <= most[:, None])
+        rate = np.where(kept, one.dp * steps.requests[None, :] / cycle_s, 0.0)
         n, b = np.unravel_index(int(rate.argmax()), rate.shape)
         if rate[n, b] <= 0:
             continue
         count = request.device_num // one.device_num
-        instance = _instance(request, "mixed", count, steps, int(b), float(rate[n, b]), float(tpot_s[n, b]))
+        instance = instance_of(request, "mixed", count, steps, int(b), float(rate[n, b]), float(tpot_s[n, b]))
         instance = Instance(**{**vars(instance), "tokens": int(first.tokens[n])})
-        yield _deployment(
+        yield deployment_of(
             request, MIXED, (instance,), count * float(rate[n, b]), float(ttft_s[n, b]), float(tpot_s[n, b])
         )
 
@@ -144,7 +91,7 @@ def held_up(dp: int, arrivals: Array) -> Array:
     return found
 
 
-def _split(request: Request, top: int, priced: _Priced) -> list[Deployment]:
+def _split(request: Request, top: int, priced: Priced) -> list[Deployment]:
     """Of the best instances of every size for either phase the pairs, and of those the best numbers."""
     firsts = _best_of_sizes(request, "prefill", priced)
     steps = _best_of_sizes(request, "decode", priced)
@@ -165,62 +112,33 @@ def _split(request: Request, top: int, priced: _Priced) -> list[Deployment]:
             rate, count, needed = best
             if count:
                 pair = (Instance(**{**vars(first), "count": count}), Instance(**{**vars(step), "count": needed}))
-                found.append(_deployment(request, SPLIT, pair, rate, first.latency_s + sent_s, step.latency_s))
+                found.append(deployment_of(request, SPLIT, pair, rate, first.latency_s + sent_s, step.latency_s))
     found.sort(key=lambda one: -one.tokens_per_s_device)
     return found[: max(top, 1)]
 
 
-def _best_of_sizes(request: Request, phase: str, priced: _Priced) -> list[Instance]:
+def _best_of_sizes(request: Request, phase: str, priced: Priced) -> list[Instance]:
     """Of every number of devices the instance that takes most requests a second."""
     fixed = request.fixed.get(phase, {})
     best: dict[int, Instance] = {}
-    for one in strategies(request.config, request.device_num, _cuts(fixed)):
+    for one in strategies(request.config, request.device_num, degrees_of(fixed)):
         passes = priced.passes(phase, one)
         if passes is None:
             continue
         if phase == "prefill":
             latency = first_token_s(request, passes)
             rate = one.dp * passes.requests / passes.stage_s
-            allowed = _allowed(request, latency, None, priced.closest) & _batches(fixed, passes, None)[:, 0]
+            kept = allowed(request, latency, None, priced.closest) & batches(fixed, passes, None)[:, 0]
         else:
             latency = passes.pass_s
             rate = one.dp * passes.requests / passes.stage_s / request.tokens.output
-            allowed = _allowed(request, None, latency, priced.closest) & _batches(fixed, None, passes)[0]
-        rate = np.where(allowed, rate, 0.0)
+            kept = allowed(request, None, latency, priced.closest) & batches(fixed, None, passes)[0]
+        rate = np.where(kept, rate, 0.0)
         n = int(rate.argmax())
         known = best.get(one.device_num)
         if rate[n] > 0 and (known is None or rate[n] > known.requests_per_s * (1 + 1e-9)):
-            best[one.device_num] = _instance(request, phase, 1, passes, n, float(rate[n]), float(latency[n]))
+            best[one.device_num] = instance_of(request, phase, 1, passes, n, float(rate[n]), float(latency[n]))
     return list(best.values())
-
-
-def _instance(
-    request: Request, phase: str, count: int, passes: Passes, n: int, rate: float, latency_s: float
-) -> Instance:
-    one = passes.one
-    tokens = int(passes.tokens[n])
-    requests = max(1, round(float(passes.requests[n]))) if phase == "prefill" else int(passes.requests[n]) * one.pp
-    room = cache_tokens(request, one, tokens, requests)
-    return Instance(
-        phase,
-        count,
-        one,
-        requests,
-        tokens,
-        rate,
-        latency_s,
-        float(passes.pass_s[n]),
-        {name: float(time[n]) * one.pp for name, time in passes.parts.items()},
-        weights_B(request, one),
-        room * cache_B(request, one),
-        room,
-    )
-
-
-def _deployment(
-    request: Request, mode: str, instances: tuple[Instance, ...], rate: float, ttft_s: float, tpot_s: float
-) -> Deployment:
-    return Deployment(mode, instances, rate, ttft_s, tpot_s, rate * request.tokens.output / request.device_num)
 
 
 def _transfer_s(request: Request, first: Instance) -> float:
@@ -233,43 +151,12 @@ def _transfer_s(request: Request, first: Instance) -> float:
     )
 
 
-def _cuts(fixed: dict[str, int] | object) -> dict[str, int]:
-    assert isinstance(fixed, dict)
-    return {name: value for name, value in fixed.items() if name not in ("requests", "tokens")}
-
-
-def _batches(fixed: object, first: Passes | None, steps: Passes | None) -> np.ndarray:
-    """Which numbers of tokens and of requests `fixed` leaves: [tokens, requests]."""
-    assert isinstance(fixed, dict)
-    rows = np.ones(1 if first is None else first.tokens.size, dtype=bool)
-    columns = np.ones(1 if steps is None else steps.requests.size, dtype=bool)
-    if first is not None and "tokens" in fixed:
-        rows = np.asarray(first.tokens == fixed["tokens"])
-    if steps is not None and "requests" in fixed:
-        columns = steps.requests * steps.one.pp == fixed["requests"]
-    found: np.ndarray = rows[:, None] & columns[None, :]
-    return found
-
-
-def _allowed(
-    request: Request, ttft_s: np.ndarray | None, tpot_s: np.ndarray | None, closest: dict[str, float]
-) -> np.ndarray:
-    """Whether latencies keep their limits; the least that there are go to `closest`."""
-    found: np.ndarray = np.array(True)
-    for name, latency, limit in (("--ttft", ttft_s, request.ttft_s), ("--tpot", tpot_s, request.tpot_s)):
-        if latency is not None:
-            closest[name] = min(closest.get(name, np.inf), float(latency.min()))
-            if limit is not None:
-                found = found & (latency <= limit)
-    return found
-
-
-def _why_nothing(request: Request, priced: _Priced) -> str:
+def _why_nothing(request: Request, priced: Priced) -> str:
     name, devices = request.config.name, request.device_num
     if not priced.count:
         need = min(
             weights_B(request, one) + request_tokens(request) * cache_B(request, one)
-            for one in strategies(request.config, devices, _cuts(dict(request.fixed.get("decode", {}))))
+            for one in strategies(request.config, devices, degrees_of(dict(request.fixed.get("decode", {}))))
         )
         return (
             f"{name} does not fit {devices} devices: weights and the cache of one request take {need / 2**30:.1f} GiB of each,"

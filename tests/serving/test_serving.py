@@ -14,10 +14,11 @@ from ms_symtensor.cluster.load import load
 from ms_symtensor.errors import InfeasibleError, InputError
 from ms_symtensor.search.constraints.request import free_B
 from ms_symtensor.serving.commands import engine_commands
+from ms_symtensor.serving.deployment import MIXED, SPLIT, TURNS
 from ms_symtensor.serving.memory import cache_B, cache_tokens, weights_B
 from ms_symtensor.serving.phases import decode, first_token_s, most_requests, prefill
 from ms_symtensor.serving.request import Request, Tokens, fixed_of
-from ms_symtensor.serving.search import MIXED, SPLIT, held_up, search
+from ms_symtensor.serving.search import held_up, search
 from ms_symtensor.serving.sides import Served, side_of_instances
 from ms_symtensor.serving.strategy import Strategy, strategies, why_not
 
@@ -168,6 +169,31 @@ def test_the_best_mixed_deployment_is_that_of_brute_force():
             if one.pp * cycle_s / 1500 <= 0.05 and steps.requests[b] <= room:
                 best = max(best, 2 // one.device_num * one.dp * steps.requests[b] / cycle_s)
     assert found.requests_per_s == pytest.approx(best, rel=1e-9)
+
+
+def test_in_turns_stages_take_in_prompts_and_tensor_parallelism_decodes():
+    """Seesaw (arXiv 2503.06433) is ahead of one engine, by at most as much as the paper measured."""
+    request = request_for("qwen3_32b", fixed=fixed_of(["prefill.pp=8", "decode.tp=8"]))
+    turns, one = search(request, (TURNS,)).best, search(request_for("qwen3_32b"), (MIXED,)).best
+    first, last = turns.instances
+    assert first.strategy.pp == 8 and last.strategy.tp == 8
+    assert turns.devices == 8 and turns.transition_s > 0
+    assert 1.05 < turns.tokens_per_s_device / one.tokens_per_s_device < 1.78
+    assert all("while it runs" in command.refused for command in engine_commands(request, turns))
+    pinned = fixed_of(["prefill.pp=8", "prefill.tp=1", "decode.pp=8", "decode.tp=1"])
+    same = search(request_for("qwen3_32b", fixed=pinned), (TURNS,)).best
+    assert same.transition_s == 0.0 and same.tokens_per_s_device < turns.tokens_per_s_device
+
+
+def test_requests_of_a_cycle_are_within_both_caches_and_make_its_rate():
+    request = request_for("llama3_8b", devices=2, tpot_s=0.05)
+    found = search(request, (TURNS,)).best
+    first, last = found.instances
+    requests = last.requests * last.strategy.dp
+    assert requests * math.ceil(5000 / 128) * 128 <= min(one.cache_tokens * one.strategy.dp for one in (first, last))
+    cycle_s = requests / last.requests_per_s
+    assert cycle_s > found.transition_s + 1500 * last.step_s
+    assert found.tpot_s <= 0.05 and found.requests_per_s == pytest.approx(first.count * last.requests_per_s)
 
 
 def test_more_requests_take_longer_and_give_more():

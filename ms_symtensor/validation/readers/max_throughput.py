@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from ms_symtensor.cluster.load import load
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.errors import InfeasibleError, InputError
+from ms_symtensor.serving.deployment import MIXED
 from ms_symtensor.serving.request import Request, Tokens
-from ms_symtensor.serving.search import MIXED, search
+from ms_symtensor.serving.search import search
 from ms_symtensor.serving.strategy import strategies
 from ms_symtensor.validation.dataset import UnusableRowError
 from ms_symtensor.validation.readers.devices import gpu_cluster

@@ -1,0 +1,143 @@
+"""Deployments: instances on devices, and what `search` takes of a request."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ms_symtensor.serving.memory import cache_B, cache_tokens, weights_B
+from ms_symtensor.serving.phases import Passes, decode, prefill
+from ms_symtensor.serving.request import Request
+from ms_symtensor.serving.strategy import Strategy
+
+MIXED, SPLIT, TURNS = "mixed", "split", "turns"
+
+
+@dataclass(frozen=True)
+class Instance:
+    """`count` instances that run `phase` ("prefill", "decode", or "mixed" for both) under `strategy`.
+
+    `requests`: of a `dp` rank at once; `tokens`: of a `dp` rank in one pass. `requests_per_s`: of one instance, alone.
+    `latency_s`: to the first token of a prompt, or per token. `step_s`: a pass through all stages; `parts_s` of it by name.
+    """
+
+    phase: str
+    count: int
+    strategy: Strategy
+    requests: int
+    tokens: int
+    requests_per_s: float
+    latency_s: float
+    step_s: float
+    parts_s: dict[str, float]
+    weights_B: int
+    cache_B: int
+    cache_tokens: int
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """Instances on the devices: `mode` "mixed", "split", or "turns": then both kinds are on the same devices, and the way between
+    them takes `transition_s` of every cycle.
+    """
+
+    mode: str
+    instances: tuple[Instance, ...]
+    requests_per_s: float
+    ttft_s: float
+    tpot_s: float
+    tokens_per_s_device: float
+    transition_s: float = 0.0
+
+    @property
+    def devices(self) -> int:
+        counted = self.instances[:1] if self.mode == TURNS else self.instances
+        return sum(one.count * one.strategy.device_num for one in counted)
+
+
+@dataclass(frozen=True)
+class Found:
+    """The best deployments, best first, one for each pair of strategies; `candidates`: passes that were priced."""
+
+    deployments: tuple[Deployment, ...]
+    candidates: int
+
+    @property
+    def best(self) -> Deployment:
+        return self.deployments[0]
+
+
+class Priced:
+    """The passes of a request, each priced once; `count` of them, and the least latencies by option."""
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self.count = 0
+        self.closest: dict[str, float] = {}
+        self._known: dict[tuple[str, Strategy], Passes | None] = {}
+
+    def passes(self, phase: str, one: Strategy) -> Passes | None:
+        key = (phase, one)
+        if key not in self._known:
+            self._known[key] = found = (prefill if phase == "prefill" else decode)(self.request, one)
+            self.count += 0 if found is None else found.stage_s.size
+        return self._known[key]
+
+
+def instance_of(
+    request: Request, phase: str, count: int, passes: Passes, n: int, rate: float, latency_s: float
+) -> Instance:
+    one = passes.one
+    tokens = int(passes.tokens[n])
+    requests = max(1, round(float(passes.requests[n]))) if phase == "prefill" else int(passes.requests[n]) * one.pp
+    room = cache_tokens(request, one, tokens, requests)
+    return Instance(
+        phase,
+        count,
+        one,
+        requests,
+        tokens,
+        rate,
+        latency_s,
+        float(passes.pass_s[n]),
+        {name: float(time[n]) * one.pp for name, time in passes.parts.items()},
+        weights_B(request, one),
+        room * cache_B(request, one),
+        room,
+    )
+
+
+def deployment_of(
+    request: Request, mode: str, instances: tuple[Instance, ...], rate: float, ttft_s: float, tpot_s: float
+) -> Deployment:
+    return Deployment(mode, instances, rate, ttft_s, tpot_s, rate * request.tokens.output / request.device_num)
+
+
+def degrees_of(fixed: dict[str, int] | object) -> dict[str, int]:
+    assert isinstance(fixed, dict)
+    return {name: value for name, value in fixed.items() if name not in ("requests", "tokens")}
+
+
+def batches(fixed: object, first: Passes | None, steps: Passes | None) -> np.ndarray:
+    """Which numbers of tokens and of requests `fixed` leaves: [tokens, requests]."""
+    assert isinstance(fixed, dict)
+    rows = np.ones(1 if first is None else first.tokens.size, dtype=bool)
+    columns = np.ones(1 if steps is None else steps.requests.size, dtype=bool)
+    if first is not None and "tokens" in fixed:
+        rows = np.asarray(first.tokens == fixed["tokens"])
+    if steps is not None and "requests" in fixed:
+        columns = steps.requests * steps.one.pp == fixed["requests"]
+    found: np.ndarray = rows[:, None] & columns[None, :]
+    return found
+
+
+def allowed(
+    request: Request, ttft_s: np.ndarray | None, tpot_s: np.ndarray | None, closest: dict[str, float]
+) -> np.ndarray:
+    """Whether latencies keep their limits; the least that there are go to `closest`."""
+    found: np.ndarray = np.array(True)
+    for name, latency, limit in (("--ttft", ttft_s, request.ttft_s), ("--tpot", tpot_s, request.tpot_s)):
+        if latency is not None:
+            closest[name] = min(closest.get(name, np.inf), float(latency.min()))
+            if limit is not None:
+                found = found & (latency <= limit)
+    return found

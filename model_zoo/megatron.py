@@ -85,7 +85,7 @@ def megatron_strategy(
             f"sequences of {config.seq_length} tokens with {config.attention} attention cannot be cut by context_parallel"
             f" {context_parallel}: give a length that divides, and flash attention"
         )
-    if context_parallel > 1 and config.experts is not None:
+    if not routes_parts(config, context_parallel):
         raise InputError(
             "experts here take whole sequences: context_parallel cannot cut them; give data_parallel or model_parallel"
         )
@@ -104,7 +104,7 @@ def megatron_strategy(
         token_num=config.batch_size * config.seq_length,
         seq_length=config.seq_length,
         samples=config.routed_groups,
-        routed=math.gcd(degrees if sequence_parallel else data_parallel, config.routed_groups),
+        routed=math.gcd(degrees if sequence_parallel else data_parallel * context_parallel, config.routed_groups),
         feed_forward=feed_forward_parallel or model_parallel,
         experts=experts,
         expert_width=cut_width,
@@ -112,6 +112,11 @@ def megatron_strategy(
         absorbed=_absorbed_requests(config, data_parallel, model_parallel),
     )
     return {op.name: rules.cuts(graph, op) for op in graph.ops if op.type not in _UNSHARDED}
+
+
+def routes_parts(config: TransformerConfig, context_parallel: int) -> bool:
+    """Whether sequences can be cut so often: the groups in which experts' tokens are routed stay whole."""
+    return config.experts is None or config.experts.token_groups % context_parallel == 0
 
 
 def _absorbed_requests(config: TransformerConfig, data_parallel: int, model_parallel: int) -> int:

@@ -61,6 +61,8 @@ class Runtime:
         hides: what of communication runs beside computation.
         is_eager: a host launches kernel by kernel, so that a pass takes at least its launches times `host_overhead_s` of the
             device.
+        is_blocking: the host waits for every kernel that it launches, so that launches stand between kernels
+            (CUDA_LAUNCH_BLOCKING=1 of NVIDIA's run-time).
         fuses: classes of the zoo's cells whose own operators run as one kernel: they read and write what crosses the cell's
             border, and keep nothing else for the backward pass.
         bucket_B: bytes of the messages that sums of gradients and gathers of weights are merged into; 0: one for every
@@ -78,6 +80,7 @@ class Runtime:
     description: str
     hides: Mapping[Part, Hiding] = field(default_factory=dict)
     is_eager: bool = False
+    is_blocking: bool = False
     fuses: frozenset[str] = frozenset()
     bucket_B: float = 0.0
     stores: Stored | None = None
@@ -120,13 +123,13 @@ def load(name: str) -> Runtime:
         data["name"],
         " ".join(data["description"].split()),
         hides,
-        data["is_eager"]["value"],
-        frozenset(data["fuses"]["value"]),
-        data["bucket_B"]["value"] if "bucket_B" in data else 0.0,
-        Stored(**data["stores"]["value"]) if "stores" in data else None,
-        data["fragments"]["value"],
-        tuple(kernel for part in data.get("updates", {}).values() for kernel in part["value"]),
-        data["gathers_again"]["value"] if "gathers_again" in data else False,
+        is_eager=data["is_eager"]["value"],
+        fuses=frozenset(data["fuses"]["value"]),
+        bucket_B=data["bucket_B"]["value"] if "bucket_B" in data else 0.0,
+        stores=Stored(**data["stores"]["value"]) if "stores" in data else None,
+        fragments=data["fragments"]["value"],
+        updates=tuple(kernel for part in data.get("updates", {}).values() for kernel in part["value"]),
+        gathers_again=data["gathers_again"]["value"] if "gathers_again" in data else False,
     )
 
 

@@ -171,7 +171,8 @@ def seconds_of_bill(
     if runtime.is_eager:
         for place, number in launches.items():
             busy = math.fsum(s for (where, _), s in spent.items() if where == place)
-            _add(spent, (place, "overhead"), max(0.0, number * cluster.device.host_overhead_s - busy))
+            beside_s = 0.0 if runtime.is_blocking else busy
+            _add(spent, (place, "overhead"), max(0.0, number * cluster.device.host_overhead_s - beside_s))
     forward_s, backward_s, start_s, end_s = (
         math.fsum(s for (where, _), s in spent.items() if where == place) for place in PASSES
     )

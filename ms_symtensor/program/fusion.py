@@ -5,8 +5,8 @@ its border, in one kernel; its products stay kernels of their own. What the cell
 kernel reads what the forward one read, or a cast copy that another kernel keeps. Three words stand for what products and
 optimizers take along: "bias" (a product adds it), "weight_casts" (weights are stored whole in the type in which they are used:
 those in use are no activations), and "gradient_accumulation" (a product adds the gradient of its weight to that of the step);
-two for losses: "label_indices" (labels are no one-hot rows as wide as the vocabulary) and "loss_in_place" (the gradient of the
-logits is written over them).
+three for losses: "label_indices" (labels are no one-hot rows as wide as the vocabulary), "loss_in_place" (the gradient of the
+logits is written over them) and "loss_in_steps" (the forward pass takes the kernels of `LOSS_STEPS`).
 """
 
 import re
@@ -23,8 +23,15 @@ FUSED = "Fused"
 """The kind of a kernel that stands for several operators."""
 
 BIAS, WEIGHT_CASTS, ACCUMULATION = "bias", "weight_casts", "gradient_accumulation"
-LABEL_INDICES, LOSS_IN_PLACE = "label_indices", "loss_in_place"
+LABEL_INDICES, LOSS_IN_PLACE, LOSS_IN_STEPS = "label_indices", "loss_in_place", "loss_in_steps"
 LOSS = "CrossEntropy"
+
+LOSS_STEPS = (1, 2, 2, 1, 2)
+"""How often each kernel of a loss reads or writes the logits: maximum, difference, exponential, sum, quotient.
+
+Source: github.com/NVIDIA/Megatron-LM, megatron/core/tensor_parallel/cross_entropy.py, VocabParallelCrossEntropy; the same in
+github.com/huggingface/nanotron, src/nanotron/parallel/tensor_parallel/functional.py.
+"""
 
 
 def fused_cells(graph: Graph, known: Meanings, fuses: frozenset[str]) -> dict[str, str]:
@@ -102,9 +109,15 @@ def fused(program: Program, cells: Mapping[str, str], fuses: frozenset[str]) -> 
             made = [t for one in groups[group] for t in one.outputs]
             outputs = tuple(t for t in made if t in read_outside or (t not in read and t in program.kept))
             kind = FUSED
-            if LOSS_IN_PLACE in fuses and group[0].endswith(f"-{LOSS}") and group[1] is Phase.BACKWARD:
+            is_loss = group[0].endswith(f"-{LOSS}")
+            if is_loss and LOSS_IN_PLACE in fuses and group[1] is Phase.BACKWARD:
                 kind, inputs = FUSED_IN_PLACE, tuple(sorted(inputs, key=lambda t: -program.tensors[t].size_B))
-            nodes.append(groups[group][0]._replace(kind=kind, inputs=inputs, outputs=outputs, scratch=None))
+            whole = groups[group][0]._replace(kind=kind, inputs=inputs, outputs=outputs, scratch=None)
+            if is_loss and LOSS_IN_STEPS in fuses and group[1] is not Phase.BACKWARD:
+                logits = max(inputs, key=lambda t: program.tensors[t].size_B)
+                nodes += [whole._replace(inputs=(logits,) * often, outputs=()) for often in LOSS_STEPS[:-1]]
+                whole = whole._replace(inputs=(*inputs, *(logits,) * (LOSS_STEPS[-1] - 1)))
+            nodes.append(whole)
     return replace(program, nodes=tuple(nodes))
 
 

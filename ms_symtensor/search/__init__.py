@@ -2,12 +2,13 @@
 
 Its packages, each of which imports only those above it:
 
-    asked       requests, limits, pins: what users ask for, in their terms, and what stands in the way of it
+    constraints requests, limits, pins: what users ask for, in their terms, and what stands in the way of it
     folded      the network with one block in place of many
     space       meshes, step layouts, strategies: what there is to choose from
     tables      one stage as a sum of small tables, priced on many meshes at once, and its exact minimiser
     stages      step layouts: screened, divided into stages, and made plans that fit
     selections  what inside a block is worth recomputing
+    certify     how near a plan is to the optimum
 
 The files beside them put plans together: `found` lists the step layouts and makes the plan of the best one, `selective` ranks
 layouts by what they promise where they recompute selectively, `priced` gives the plan its price. docs/explanation/search.md

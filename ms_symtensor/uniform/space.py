@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from model_zoo.config import TransformerConfig
+from model_zoo.megatron import routes_parts
 from ms_symtensor.algebra.divisors import divisors
 from ms_symtensor.program.schedules import DEFAULT_SCHEDULER
 from ms_symtensor.program.settings import OptimizerLevel
@@ -94,7 +95,7 @@ def _degrees(config: TransformerConfig, request: Request, rules: Rules) -> Itera
         }  # fmt: skip
         if config.batch_size % data or not all(limits.allows(name, number) for name, number in wanted.items()):
             continue
-        if context > 1 and not _cuts_sequences(config, data, limits, rules):
+        if context > 1 and not (routes_parts(config, context) and _cuts_sequences(config, data, limits, rules)):
             continue
         for sequence, expert in product(
             _choices(limits, "sequence_parallel", int(tensor > 1)), _experts(config, data * tensor)
@@ -104,9 +105,7 @@ def _degrees(config: TransformerConfig, request: Request, rules: Rules) -> Itera
 
 
 def _cuts_sequences(config: TransformerConfig, data: int, limits: Limits, rules: Rules) -> bool:
-    """Whether context parallelism is tried: experts take whole sequences, and samples are cut first."""
-    if config.experts is not None:
-        return False
+    """Whether context parallelism is tried: samples are cut first."""
     return rules.mixes_context or data == config.batch_size or "context_parallel" in limits.least
 
 

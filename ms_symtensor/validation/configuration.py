@@ -87,7 +87,8 @@ class Transformer:
     """Dimensions of a decoder with its vocabulary; `gated`: the feed-forward has gate, up and down, not two products.
 
     `geglu`: the gate goes through GELU, for which no framework here has a kernel that is fused with the product behind it.
-    `post_norms`: further norms behind attention and feed-forward; `capped_logits`: tanh keeps the logits small (Gemma 2).
+    `post_norms`: further norms behind attention and feed-forward; `logit_cap`: tanh keeps the logits as small (Gemma 2).
+    `window`: a query meets so many keys at most, in every `window_period`-th block; 0: all before it.
     """
 
     hidden_size: int
@@ -109,8 +110,9 @@ class Transformer:
     mtp_blocks: int = 0  # multi-token prediction: blocks with a head of their own (DeepSeek-V3)
     geglu: bool = False
     post_norms: bool = False
-    capped_logits: bool = False
-    window: int = 0  # a query meets so many keys at most; 0: all before it
+    logit_cap: float = 0.0
+    window: int = 0
+    window_period: int = 1
 
     def __post_init__(self) -> None:
         for name in ("hidden_size", "num_layers", "num_heads", "n_kv_heads", "intermediate_size", "vocab_size"):
@@ -211,6 +213,7 @@ class Configuration:
     loss: Loss = "in_place"
     fused_layers: bool = True  # gates, rotations and biases are one kernel, or part of a product
     fused_gradient_sums: bool = True  # products add the gradients of their weights to those of the step themselves
+    blocking_launches: bool = False  # the host waits for every kernel (CUDA_LAUNCH_BLOCKING=1)
     compiled: bool = False  # torch.compile or graph kernels: element-wise operators are fused
 
     def __post_init__(self) -> None:

@@ -13,7 +13,7 @@ from ms_symtensor.cost.plan_price import PlanBill, priced
 from ms_symtensor.cost.runtime import Runtime, load
 from ms_symtensor.cost.step import HCCL_BUFFER_B
 from ms_symtensor.errors import InputError, SymTensorError
-from ms_symtensor.program.fusion import ACCUMULATION, BIAS, LABEL_INDICES, LOSS_IN_PLACE
+from ms_symtensor.program.fusion import ACCUMULATION, BIAS, LABEL_INDICES, LOSS_IN_PLACE, LOSS_IN_STEPS
 from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.uniform.folded import folded_bill, folded_flops
 from ms_symtensor.uniform.layout import Degrees, Recomputation, Selection, Stages, UniformLayout
@@ -98,23 +98,21 @@ def network_of(c: Configuration) -> zoo.TransformerConfig:
     """The network of one micro-batch on all devices.
 
     Raises:
-        UnusableRowError: for an architecture that the zoo does not have.
+        InputError: for dimensions that do not go together.
     """
     m = c.model
-    _require_known(m, c.seq_length)
     vocabulary = PADDING * c.model_parallel
     if not c.padded_vocabulary:
         vocabulary = c.model_parallel
     latent = m.latent_attention
-    if latent and not latent.query_rank:
-        raise UnusableRowError("latent attention without low-rank queries")
+    routed = c.model_parallel if c.framework == "mindspore" and c.sequence_parallel else 1
     experts = m.experts and zoo.Experts(
         m.experts.num_experts,
         m.experts.top_k,
         m.experts.intermediate_size,
         shared_size=m.experts.shared_experts * m.experts.intermediate_size,
         load_imbalance=m.experts.imbalance,
-        token_groups=c.model_parallel if c.framework == "mindspore" and c.sequence_parallel else 1,
+        token_groups=routed * c.context_parallel,
     )
     return zoo.TransformerConfig(
         "of a row",
@@ -127,11 +125,14 @@ def network_of(c: Configuration) -> zoo.TransformerConfig:
         max_position_embeddings=c.seq_length,
         norm=m.norm,
         norm_epsilon=1e-5,
-        activation="swiglu" if m.gated else "gelu",
+        activation="geglu" if m.geglu else "swiglu" if m.gated else "gelu",
         position="rotary" if m.position == "rotary" else "learned",
         linear_bias=m.linear_bias,
         qkv_bias=m.qkv_bias,
         tied_embeddings=m.tied_embeddings,
+        branch_norm="both" if m.post_norms else "before",
+        logit_cap=m.logit_cap,
+        kinds=_kinds(m),
         head_dim=latent.nope_head_dim + latent.rope_head_dim if latent else m.head_dim,
         experts=experts or None,
         latent_attention=_latent_sizes(c),
@@ -154,15 +155,11 @@ def _latent_sizes(c: Configuration) -> zoo.LatentSizes | None:
     )
 
 
-def _require_known(m: Transformer, seq_length: int) -> None:
-    for is_it, name in (
-        (m.geglu, "a gate through GELU"),
-        (m.post_norms, "norms behind attention and feed-forward"),
-        (m.capped_logits, "soft caps on logits"),
-        (0 < m.window < seq_length, "sliding window of attention"),
-    ):
-        if is_it:
-            raise UnusableRowError(f"the zoo has no {name}")
+def _kinds(m: Transformer) -> tuple[zoo.BlockKind, ...]:
+    """Windows of attention: the first block of every period has one."""
+    if not m.window:
+        return ()
+    return tuple(zoo.BlockKind(window=0 if n % m.window_period else m.window) for n in range(m.num_layers))
 
 
 _SELECTED = {
@@ -218,13 +215,15 @@ def runtime_of(c: Configuration) -> Runtime:
     fuses = fuses | {"Norm"} if c.fused_norm else fuses - {"Norm"}
     fuses = fuses | {ACCUMULATION} if c.fused_gradient_sums else fuses - {ACCUMULATION}
     if c.loss != "in_place":
-        fuses -= {LOSS_IN_PLACE, *((LABEL_INDICES,) if c.loss == "torch" else ())}
+        fuses -= {LOSS_IN_PLACE, *((LABEL_INDICES, LOSS_IN_STEPS) if c.loss == "torch" else ())}
     if not c.fused_layers:
         fuses -= {"RotaryEmbedding", "GatedFeedForward", "FeedForward", BIAS}
     if c.attention is AttentionKernel.PLAIN:
         fuses.discard("CoreAttention")
+    if c.model.geglu:
+        fuses.discard("GatedFeedForward")
     if c.compiled:
         fuses |= {"Norm", "RotaryEmbedding", "GatedFeedForward", "FeedForward", "CrossEntropy", "bias"}
     update = found.stores.update if found.stores is not None else 0
     stores = replace(c.bytes_per_parameter, level=c.optimizer_level, update=update)
-    return replace(found.hiding(hidden), fuses=frozenset(fuses), stores=stores)
+    return replace(found.hiding(hidden), fuses=frozenset(fuses), stores=stores, is_blocking=c.blocking_launches)

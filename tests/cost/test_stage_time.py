@@ -54,6 +54,17 @@ def test_hidden_communication_takes_what_its_window_leaves_and_slows_the_work_be
     assert hides.hidden_s == {("end", Part.GRADIENTS): pytest.approx(computed_s)}
 
 
+def test_launches_stand_between_kernels_where_the_host_waits_for_each():
+    computed = Pass("Mul", 1 << 30)
+    bill = Bill({Key(Part.COMPUTE, Phase.BACKWARD, False, ""): {computed: 3}})
+    busy_s = 3 * work_s(computed, A2)
+    assert busy_s > 3 * A2.device.host_overhead_s
+    beside = seconds_of_bill(bill, 0.0, A2, Runtime("eager", "", is_eager=True))
+    assert beside.backward_s == pytest.approx(busy_s)
+    waiting = seconds_of_bill(bill, 0.0, A2, Runtime("waits", "", is_eager=True, is_blocking=True))
+    assert waiting.backward_s == pytest.approx(busy_s + 3 * A2.device.host_overhead_s)
+
+
 def test_only_a_share_hides_and_only_in_some_passes():
     """As of tensor-parallel layers under Megatron: in the backward pass, but for the layers that wait."""
     sent, computed = Message("AllGather", tuple(range(8)), 1 << 26), Pass("Mul", 1 << 34)

@@ -1,4 +1,5 @@
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
@@ -35,6 +36,17 @@ def test_degrees_that_divide_nothing_are_refused(degrees: tuple[int, int], reaso
     config = dimensions_of("llama2_7b", num_layers=1)
     with pytest.raises(InputError, match=reason):
         megatron_strategy(build_graph(config), config, *degrees, sequence_parallel=False)
+
+
+def test_sequences_are_cut_between_the_groups_of_tokens_that_are_routed() -> None:
+    config = dimensions_of("mixtral_8x7b", num_layers=1)
+    with pytest.raises(InputError, match="experts here take whole sequences"):
+        megatron_strategy(build_graph(config), config, 2, 2, sequence_parallel=True, context_parallel=2)
+    assert config.experts is not None
+    config = replace(config, experts=replace(config.experts, token_groups=2))
+    strategy = megatron_strategy(build_graph(config), config, 2, 2, sequence_parallel=True, context_parallel=2)
+    mixture = "Default/layers-CellList/0-TransformerBlock/feed_forward-MixtureOfExperts"
+    assert strategy[f"{mixture}/Gather-op0"] == (((8, 1, 1), (8, 1, 1)), None)
 
 
 @pytest.mark.parametrize(("name", "attention"), [*((name, "flash") for name in ARCHITECTURES), ("llama3_8b", "self")])

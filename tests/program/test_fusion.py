@@ -43,3 +43,17 @@ def test_products_stay_kernels_of_their_own() -> None:
     for kind in ("MatMul", "FlashAttentionScore", "AllReduce", "AllGather"):
         assert sum(n.kind == kind for n in one.nodes) == sum(n.kind == kind for n in plain.nodes)
     assert len(one.nodes) < len(plain.nodes)
+
+
+def test_a_loss_in_steps_passes_over_its_logits_eight_times() -> None:
+    """As Megatron-LM's: maximum, difference, exponential, sum and quotient, in place."""
+
+    def forward(*words: str) -> list[int]:
+        one = program("CrossEntropy", *words)
+        nodes = [n for n in one.nodes if n.kind == FUSED and n.phase is Phase.FORWARD]
+        return [sum(one.tensors[t].size_B for t in n.inputs) for n in nodes]
+
+    logits_B = 512 * 32000 // 2 * 4  # a sample of 512 tokens, half of the vocabulary
+    steps = forward("label_indices", "loss_in_steps")
+    assert [size // logits_B for size in steps] == [1, 2, 2, 1, 2]
+    assert sum(steps) - sum(forward("label_indices")) == 7 * logits_B

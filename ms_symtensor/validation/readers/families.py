@@ -24,8 +24,9 @@ class Family:
     mtp_blocks: int = 0
     geglu: bool = False
     post_norms: bool = False
-    capped_logits: bool = False
+    logit_cap: float = 0.0
     window: int = 0
+    window_period: int = 1
 
 
 _LLAMA = Family()
@@ -90,5 +91,5 @@ def family_of(name: str, hidden_size: int = 0) -> Family:
     found = next((family for key, family in FAMILIES if key in plain), _LLAMA)
     if "gemma2" in plain and "gemma2b" not in plain:
         head_dim = GEMMA2_9B_HEAD_DIM if hidden_size == GEMMA2_9B_HIDDEN else GEMMA2_27B_HEAD_DIM
-        return replace(found, head_dim=head_dim, post_norms=True, capped_logits=True)
+        return replace(found, head_dim=head_dim, post_norms=True, logit_cap=30.0, window=4096, window_period=2)
     return found

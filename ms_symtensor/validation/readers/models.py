@@ -45,8 +45,9 @@ def transformer_of(row: Row, name: str, kv_column: str = "kv_heads", imbalance: 
         mtp_blocks=family.mtp_blocks,
         geglu=family.geglu,
         post_norms=family.post_norms,
-        capped_logits=family.capped_logits,
+        logit_cap=family.logit_cap,
         window=family.window,
+        window_period=family.window_period,
     )
 
 

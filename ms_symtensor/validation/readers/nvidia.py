@@ -79,6 +79,7 @@ def case(row: Row) -> Case:
         attention=AttentionKernel.FUSED_SOFTMAX if row.text("group").startswith("KOR") else AttentionKernel.FLASH,
         precision="float8" if "fp8" in other else precision,
         framework=framework,
+        blocking_launches="note" in row.cells and "CUDA_LAUNCH_BLOCKING=1" in row.text("note"),
         compiled="compile" in other,
     )
     timed = row.text("status") == "ok"

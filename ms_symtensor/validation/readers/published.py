@@ -23,7 +23,7 @@ def _model(
         hidden, layers, heads, kv_heads, ffn, vocabulary or family.vocab_size, family.head_dim, family.gated, family.norm,
         family.position, family.linear_bias, family.qkv_bias, family.tied_embeddings, experts=experts,
         latent_attention=family.latent_attention, mtp_blocks=family.mtp_blocks, geglu=family.geglu,
-        post_norms=family.post_norms, capped_logits=family.capped_logits,
+        post_norms=family.post_norms, logit_cap=family.logit_cap, window=family.window, window_period=family.window_period,
     )  # fmt: skip
 
 

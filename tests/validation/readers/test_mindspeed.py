@@ -58,7 +58,7 @@ def test_gemma_2_has_further_norms_and_capped_logits(read_rows) -> None:
     (case,) = read_rows({**ROW, **gemma}).cases
     model = case.configuration.model
     assert (model.vocab_size, model.head_dim) == (256000, 256)
-    assert model.geglu and model.post_norms and model.capped_logits
+    assert model.geglu and model.post_norms and model.logit_cap == 30 and model.window_period == 2
 
 
 def test_a_row_without_time_still_has_its_throughput_or_its_memory(read_rows) -> None:

@@ -66,3 +66,8 @@ def test_reasons(read_rows) -> None:
         "unknown recompute 'odd'": 1,
         "unknown zero 'ZeRO9'": 1,
     }
+
+
+def test_what_a_note_says_of_launches(read_rows) -> None:
+    found = read_rows(ROW | {"note": ""}, {}, {"note": "ran with CUDA_LAUNCH_BLOCKING=1"})
+    assert [case.configuration.blocking_launches for case in found.cases] == [False, True]

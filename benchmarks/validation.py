@@ -21,7 +21,7 @@ import numpy as np
 from ms_symtensor.cluster.load import load
 from ms_symtensor.report.html.trust import ACCURACY
 from ms_symtensor.report.text import table
-from ms_symtensor.validation.metrics import geometric_ratio, mape
+from ms_symtensor.validation.metrics import geometric_ratio, mape, spearman
 from ms_symtensor.validation.score import Total
 from ms_symtensor.validation.validate import Validation, validate
 
@@ -58,6 +58,27 @@ def _confidence(*letters: str) -> Callable[[Validation], float | None]:
     return figure
 
 
+CURVE = 4
+"""Numbers of devices that a curve of weak scaling has at least."""
+
+
+def weak_scaling(found: Validation) -> float | None:
+    """Spearman's rank correlation of tokens per second and device along the curves of weak scaling, averaged over them: rows of
+    one network and sequence on several numbers of devices, whose batches grow with the devices.
+    """
+    curves: dict[tuple, list[tuple[float, float]]] = {}
+    numbers: dict[tuple, set[int]] = {}
+    for predicted_s, case in zip(found.outcome.step_time_s, found.dataset.cases, strict=True):
+        c, measured_s = case.configuration, case.measured.step_time_s
+        if measured_s is not None:
+            key, tokens = (c.model, c.seq_length, c.precision), c.tokens / c.device_num
+            curves.setdefault(key, []).append((tokens / predicted_s, tokens / measured_s))
+            numbers.setdefault(key, set()).add(c.device_num)
+    ranks = [spearman(*np.array(of).T) for key, of in curves.items() if len(numbers[key]) >= CURVE]
+    known = [one for one in ranks if one is not None]
+    return float(np.mean(known)) if known else None
+
+
 _LARGE, _SMALL = "64-512 devices", "2-8 devices"
 _MF, _MS = "MindFormers dense", "MindSpeed dense"
 _A2, _A100, _H100 = "atlas_800t_a2", "a100_80g", "h100_80g"
@@ -91,6 +112,7 @@ BARS = (
     Bar("ultrascale_h100", _H100, "mean regret", _total(lambda t: t.regret_mean), 0.03, True),
     Bar("nvidia_misc", _A100, "rows on A100", _total(lambda t: t.rows), 125),
     Bar("nvidia_misc", _H100, "rows on H100", _total(lambda t: t.rows), 75),
+    Bar("nvidia_misc", _H100, "weak scaling on H100, Spearman", weak_scaling, 0.85),
     Bar("reports_measured", _A100, "Spearman", _total(lambda t: t.spearman_mean), 0.6),
     Bar("reports_measured", _A100, "OOM accuracy", _total(lambda t: t.fits.accuracy), 0.9),
 )

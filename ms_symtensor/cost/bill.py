@@ -78,9 +78,10 @@ class Key(NamedTuple):
 
 @dataclass(frozen=True)
 class Bill:
-    """How often each work is done, by what it is for."""
+    """How often each work is done, by what it is for; `units`: the blocks whose items these are, and one for what is in none."""
 
     items: Mapping[Key, Mapping[Work, int]]
+    units: int = 1
 
 
 class Entry(NamedTuple):
@@ -116,7 +117,7 @@ def bill_of(
     for entry in entries_of(graph, plan, program, known, is_once, stage, fuses):
         of = items.setdefault(entry.key, {})
         of[entry.work] = of.get(entry.work, 0) + entry.often * times.get(entry.block or "", 1)
-    return Bill(items)
+    return Bill(items, 1 + sum(times.get(block, 1) for block in graph.blocks))
 
 
 def entries_of(

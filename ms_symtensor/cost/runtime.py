@@ -67,6 +67,7 @@ class Runtime:
             border, and keep nothing else for the backward pass.
         bucket_B: bytes of the messages that sums of gradients and gathers of weights are merged into; 0: one for every
             parameter.
+        merges_blocks: they are merged into one message for each block, and one for what is in none.
         stores: what a parameter takes; None: what the program says (`cost.step.memory_B`).
         fragments: bytes that the allocator loses, as a share of activations.
         updates: kernels of a parameter's update, by what each reads and writes ("gf>f"): g its gradient, w the stored weight, f a
@@ -83,6 +84,7 @@ class Runtime:
     is_blocking: bool = False
     fuses: frozenset[str] = frozenset()
     bucket_B: float = 0.0
+    merges_blocks: bool = False
     stores: Stored | None = None
     fragments: float = 0.0
     updates: tuple[str, ...] = ()
@@ -126,6 +128,7 @@ def load(name: str) -> Runtime:
         is_eager=data["is_eager"]["value"],
         fuses=frozenset(data["fuses"]["value"]),
         bucket_B=data["bucket_B"]["value"] if "bucket_B" in data else 0.0,
+        merges_blocks=data["merges_blocks"]["value"] if "merges_blocks" in data else False,
         stores=Stored(**data["stores"]["value"]) if "stores" in data else None,
         fragments=data["fragments"]["value"],
         updates=tuple(kernel for part in data.get("updates", {}).values() for kernel in part["value"]),

@@ -109,7 +109,7 @@ def expert_seconds(bill: Bill, seconds_of: Callable[[Work], float]) -> dict[tupl
 
 
 MERGED = (Part.GRADIENTS, Part.WEIGHTS)
-"""What a run-time merges into messages of `Runtime.bucket_B` bytes."""
+"""What a run-time merges into messages of `Runtime.bucket_B` bytes, or of a block each."""
 
 
 def _passes_of(key: Key, runtime: Runtime) -> tuple[str, ...]:
@@ -132,7 +132,7 @@ def seconds_of_bill(
     needed: dict[tuple[str, Part], float] = {}
     recomputed: dict[tuple[str, Part], float] = {}
     launches: dict[str, int] = {}
-    merged = MERGED if runtime.bucket_B else ()
+    merged = MERGED if runtime.bucket_B or runtime.merges_blocks else ()
     apart: dict[tuple[str, Part, str, tuple[int, ...]], list[tuple[int, int]]] = {}  # bytes, and how often
     for key, place in [(each, place) for each in bill.items for place in _passes_of(each, runtime)]:
         for work, count in bill.items[key].items():
@@ -145,7 +145,8 @@ def seconds_of_bill(
             launches[place] = launches.get(place, 0) + count * launches_of(work)
     for (place, part, kind, ranks), sizes in apart.items():
         whole_B = sum(size_B * count for size_B, count in sizes)
-        number = min(sum(count for _, count in sizes), max(1, math.ceil(whole_B / runtime.bucket_B)))
+        wanted = bill.units if runtime.merges_blocks else max(1, math.ceil(whole_B / runtime.bucket_B))
+        number = min(sum(count for _, count in sizes), wanted)
         bucket = Message(kind, ranks, whole_B // number)
         needed[place, part] = needed.get((place, part), 0.0) + number * of(bucket)
         launches[place] = launches.get(place, 0) + number

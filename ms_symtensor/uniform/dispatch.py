@@ -49,7 +49,7 @@ def _in_two_levels(bill: Bill, experts: Experts, rows: float) -> Bill:
             for one in _levels(work, experts.node_ranks, rows) if key.part is Part.EXPERT else (work,):
                 found[one] = found.get(one, 0) + count
         items[key] = found
-    return Bill(items)
+    return Bill(items, bill.units)
 
 
 def _levels(work: Work, node_ranks: int, rows: float) -> tuple[Work, ...]:

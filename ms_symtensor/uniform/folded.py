@@ -219,7 +219,8 @@ def _sent_from(bill: Bill, program: StageProgram, stage: int, stages: int, stand
         {
             key: {moved(work): count for work, count in works.items()} if key.part is Part.BORDER else works
             for key, works in bill.items.items()
-        }
+        },
+        bill.units,
     )
 
 

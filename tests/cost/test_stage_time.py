@@ -160,3 +160,10 @@ def test_gradients_are_summed_in_messages_of_a_bucket():
     merged = seconds_of_bill(bill, 0.0, A2, Runtime("merges", "", bucket_B=4 * size_B))
     assert merged.end_s == pytest.approx(2 * work_s(Message("AllReduce", ranks, 4 * size_B), A2))
     assert merged.end_s < seconds_of_bill(bill, 0.0, A2, Runtime("plain", "")).end_s
+
+
+def test_what_a_block_gathers_is_one_message():
+    key, ranks = Key(Part.WEIGHTS, Phase.FORWARD, True, ""), tuple(range(8))
+    bill = Bill({key: {Message("AllGather", ranks, size_B): 4 for size_B in (1 << 20, 3 << 20)}}, units=4)
+    merged = seconds_of_bill(bill, 0.0, A2, Runtime("blocks", "", merges_blocks=True))
+    assert merged.start_s == pytest.approx(4 * work_s(Message("AllGather", ranks, 4 << 20), A2))

@@ -42,6 +42,8 @@ PRECISION: dict[str, Precision] = {
 SMALL_MPT = {"MPT-125m": (768, 12, 12), "MPT-350m": (1024, 24, 16), "MPT-760m": (1536, 24, 12)}
 # The device's memory is not what ran out in these sources: their totals are sums of formulas.
 COMPUTED = "KOR-mem"
+FOUNDRY = "LF|"
+"""llm-foundry: PyTorch's FSDP at every level; ZeRO2 is its SHARD_GRAD_OP (scripts/train/benchmarking/README.md)."""
 
 
 def case(row: Row) -> Case:
@@ -56,7 +58,8 @@ def case(row: Row) -> Case:
     _must_be_complete(row)
     model, stages = transformer_of(_with_dimensions(row), row.text("model")), row.count("pp")
     level, shard_size = _sharding(row)
-    framework: Framework = "fsdp" if level is OptimizerLevel.LEVEL3 else "megatron"
+    is_fsdp = level is OptimizerLevel.LEVEL3 or row.text("group").startswith(FOUNDRY)
+    framework: Framework = "fsdp" if is_fsdp else "megatron"
     precision = PRECISION.get(row.text("precision"))
     if precision is None:
         raise UnusableRowError(f"unknown precision {row.text('precision')!r}")

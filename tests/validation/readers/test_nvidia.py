@@ -44,6 +44,11 @@ def test_small_models_of_llm_foundry_have_their_published_dimensions(read_rows) 
     assert (model.hidden_size, model.num_layers, model.num_heads, model.intermediate_size) == (1024, 24, 16, 4096)
 
 
+def test_llm_foundry_runs_fsdp_at_every_level(read_rows) -> None:
+    (case,) = read_rows(ROW | {"group": "LF|1b|8", "zero": "ZeRO2", "other": "act_cpu_offload=False"}).cases
+    assert (case.configuration.framework, case.configuration.optimizer_level) == ("fsdp", OptimizerLevel.LEVEL2)
+
+
 def test_reasons(read_rows) -> None:
     found = read_rows(
         ROW,

@@ -26,6 +26,8 @@ def verdict_json(verdict: Verdict) -> dict[str, Any]:
             "equal": found is not None and found.equal,
             "differences": list(found.differences) if found else [],
             "of_zeros": found.of_zeros if found else 0,
+            "predicted_B": found and found.predicted_B,
+            "compiled_B": found and found.compiled_B,
         },
         "parameter_bytes": {
             "predicted": found and found.predicted_parameters_B,

@@ -52,3 +52,5 @@ def test_three_levels_where_another_order_is_faster(tmp_path: Path, capsys: pyte
     table = json.loads((out / "rank_table.json").read_text())
     ranks = [int(one["rank_id"]) for server in table["server_list"] for one in server["device"]]
     assert [found["positions"][rank] for rank in ranks] == list(range(32))
+    parser = pytest.importorskip("mindspore.train._utils")
+    assert sorted(parser.parse_hccl_file(str(out / "rank_table.json"))) == list(range(32))

@@ -32,7 +32,8 @@ class Comparison:
     `of_zeros` compiled ones, which move zeros (`collectives_of_zeros`).
     `unsynchronised` names trainable parameters whose gradient is not summed over exactly the ranks of their slice. Peaks of
     activations are UNKNOWN_B where some tensor's size is known at run time only. `predicted_order`, `compiled_order`: which
-    gathers of weights wait for which, where MindSpore is told an order (`cost.overlap`).
+    gathers of weights wait for which, where MindSpore is told an order (`cost.overlap`). `predicted_B`, `compiled_B`: of all
+    collectives whose size is known at compile time, those of zeros left out.
     """
 
     rank: int
@@ -47,6 +48,8 @@ class Comparison:
     predicted_order: tuple[Pair, ...] = ()
     compiled_order: tuple[Pair, ...] = ()
     of_zeros: int = 0
+    predicted_B: int = 0
+    compiled_B: int = 0
 
     @property
     def equal(self) -> bool:
@@ -81,7 +84,13 @@ def compare(graph: Graph, predicted: Program | StageProgram, compiled: CompiledP
         else unsynchronised(graph, compiled),
         *_orders(predicted, compiled),
         of_zeros=idle.total(),
+        predicted_B=_known_B(first),
+        compiled_B=_known_B(second),
     )
+
+
+def _known_B(found: Counter[Key]) -> int:
+    return sum(each_B * number for (*_, each_B), number in found.items() if each_B != UNKNOWN_B)
 
 
 def _orders(predicted: Program | StageProgram, compiled: CompiledProgram) -> tuple[tuple[Pair, ...], tuple[Pair, ...]]:

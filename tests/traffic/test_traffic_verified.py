@@ -9,18 +9,19 @@ from ms_symtensor.cli import main
 
 pytest.importorskip("mindspore")
 
+ONE = ["--max", "pipeline_stages=1"]
 SIZE = ["--global-batch-size", "16", "--seq-length", "512"]
 PLANS = {
-    "data": ["llama2_7b", "--num-layers", "2", "--device-num", "8", "--fix", "model_parallel=1", "--max", "pipeline_stages=1"],
-    "tensor": ["llama2_7b", "--num-layers", "2", "--device-num", "16", "--fix", "model_parallel=8", "--max", "pipeline_stages=1"],
-    "sharded": ["llama2_13b", "--num-layers", "2", "--device-num", "16", "--fix", "optimizer_level=3", "--max", "pipeline_stages=1"],
+    "data": ["llama2_7b", "--num-layers", "2", "--device-num", "8", "--fix", "model_parallel=1", *ONE],
+    "tensor": ["llama2_7b", "--num-layers", "2", "--device-num", "16", "--fix", "model_parallel=8", *ONE],
+    "sharded": ["llama2_13b", "--num-layers", "2", "--device-num", "16", "--fix", "optimizer_level=3", *ONE],
     "stages": ["llama2_7b", "--num-layers", "4", "--device-num", "16", "--fix", "pipeline_stages=4"],
     "chunks": ["llama2_7b", "--num-layers", "4", "--device-num", "8", "--fix", "pipeline_stages=2", "--fix", "pp_interleave_num=2"],
     "experts": ["mixtral_8x7b", "--num-layers", "2", "--device-num", "16", "--fix", "expert_parallel=8"],
-    "context": ["llama3_8b", "--num-layers", "2", "--device-num", "8", "--fix", "context_parallel=2", "--max", "pipeline_stages=1"],
-    "recomputed": ["qwen3_32b", "--num-layers", "2", "--device-num", "8", "--fix", "recompute=full", "--max", "pipeline_stages=1"],
+    "context": ["llama3_8b", "--num-layers", "2", "--device-num", "8", "--fix", "context_parallel=2", *ONE],
+    "recomputed": ["qwen3_32b", "--num-layers", "2", "--device-num", "8", "--fix", "recompute=full", *ONE],
     "adapters": ["llama2_7b", "--lora", "8", "--num-layers", "2", "--device-num", "8", "--fix", "model_parallel=2"],
-    "latent": ["deepseek_v3", "--num-layers", "4", "--device-num", "16", "--max", "pipeline_stages=1"],
+    "latent": ["deepseek_v3", "--num-layers", "4", "--device-num", "16", *ONE],
 }  # fmt: skip
 
 

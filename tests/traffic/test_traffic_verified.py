@@ -10,13 +10,14 @@ from ms_symtensor.cli import main
 pytest.importorskip("mindspore")
 
 ONE = ["--max", "pipeline_stages=1"]
+CHUNKS = ["--fix", "pipeline_stages=2", "--fix", "pp_interleave_num=2"]
 SIZE = ["--global-batch-size", "16", "--seq-length", "512"]
 PLANS = {
     "data": ["llama2_7b", "--num-layers", "2", "--device-num", "8", "--fix", "model_parallel=1", *ONE],
     "tensor": ["llama2_7b", "--num-layers", "2", "--device-num", "16", "--fix", "model_parallel=8", *ONE],
     "sharded": ["llama2_13b", "--num-layers", "2", "--device-num", "16", "--fix", "optimizer_level=3", *ONE],
     "stages": ["llama2_7b", "--num-layers", "4", "--device-num", "16", "--fix", "pipeline_stages=4"],
-    "chunks": ["llama2_7b", "--num-layers", "4", "--device-num", "8", "--fix", "pipeline_stages=2", "--fix", "pp_interleave_num=2"],
+    "chunks": ["llama2_7b", "--num-layers", "4", "--device-num", "8", *CHUNKS],
     "experts": ["mixtral_8x7b", "--num-layers", "2", "--device-num", "16", "--fix", "expert_parallel=8"],
     "context": ["llama3_8b", "--num-layers", "2", "--device-num", "8", "--fix", "context_parallel=2", *ONE],
     "recomputed": ["qwen3_32b", "--num-layers", "2", "--device-num", "8", "--fix", "recompute=full", *ONE],

@@ -12,9 +12,9 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "ms_symtensor"
 ROOMS = (
     "version", "errors", "streams", "files", "garbage_collection", "allocator", "algebra", "tensor", "ops", "program",
-    "cluster", "cost", "strategy", "reshard", "serving", "search", "uniform", "targets", "validation", "measured", "timeline",
-    "traffic", "scheduling", "bridge", "report", "models", "fit", "arguments", "target_plans", "estimates", "sweep", "commands",
-    "command_line", "cli",
+    "cluster", "cost", "strategy", "reshard", "serving", "search", "uniform", "joint", "targets", "validation", "measured",
+    "timeline", "traffic", "scheduling", "bridge", "report", "models", "fit", "arguments", "target_plans", "estimates", "sweep",
+    "commands", "command_line", "cli",
 )  # fmt: skip
 SUB_ROOMS = {
     "search": ("constraints", "folded", "space", "tables", "stages", "certify", "selections"),

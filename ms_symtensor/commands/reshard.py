@@ -9,6 +9,7 @@ TEXT = "the way from one plan to another: what moves, how, how long, within whic
 EXAMPLES = (
     "symtensor reshard plan/llama2_7b plan/llama2_7b_on_16 --prove",
     "symtensor reshard plan/train plan/rollout --rollout --rollout-dtype bfloat16 --out reshard/rollout",
+    "symtensor reshard --joint qwen3_30b_a3b --device-num 16 --global-batch-size 256 --input-tokens 1024 --output-tokens 2048",
 )
 
 
@@ -16,7 +17,26 @@ def arguments(command: argparse.ArgumentParser) -> None:
     """What the command takes."""
     command.add_argument("source", metavar="FROM", type=options.path, help="the folder of the plan that runs now")
     command.add_argument(
-        "target", metavar="TO", type=options.path, help="the folder of the plan that runs next, or one of serve"
+        "target",
+        metavar="TO",
+        type=options.path,
+        nargs="?",
+        help="the folder of the plan that runs next, or one of serve",
+    )
+    joint = command.add_argument_group(
+        "--joint", "both plans for a step of reinforcement learning; FROM is a MODEL then"
+    )
+    joint.add_argument("--joint", action="store_true", help="choose training and rollout together")
+    joint.add_argument("--device-num", type=int, metavar="N", help="number of NPUs")
+    joint.add_argument("--global-batch-size", type=int, metavar="N", help="samples of a step on all devices")
+    joint.add_argument("--input-tokens", metavar="N|A-B", help="of a prompt; A-B: lengths are spread evenly between")
+    joint.add_argument("--output-tokens", type=int, metavar="N", help="generated for each prompt")
+    joint.add_argument(
+        "--fix",
+        action="append",
+        default=[],
+        metavar="NAME=N",
+        help="pin what plan pins of training, or rollout.tp=N, as serve",
     )
     command.add_argument(
         "--rollout", action="store_true", help="TO generates: weights only, whole over their copies, no optimizer"
@@ -71,6 +91,12 @@ def run(chosen: argparse.Namespace) -> int:
     from ms_symtensor.strategy.plan import Plan
     from ms_symtensor.tensor.graph import Graph
 
+    if chosen.joint:
+        from ms_symtensor.commands.reshard_joint import reshard_joint
+
+        return reshard_joint(chosen)
+    if chosen.target is None:
+        raise InputError("TO is missing: give the folder of the plan that runs next, or --joint")
     is_served = (chosen.target / serving.FILE).is_file()
     generates = chosen.rollout or is_served
     if not generates and (chosen.replicas or chosen.rollout_dtype):

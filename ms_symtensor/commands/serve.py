@@ -71,12 +71,9 @@ def run(chosen: argparse.Namespace) -> int:
     from dataclasses import replace
     from time import perf_counter
 
-    from model_zoo.config_json import file_of, read
-    from model_zoo.dimensions import dimensions_of
     from ms_symtensor.arguments import memory_limit_B
     from ms_symtensor.cluster.load import load as load_cluster
-    from ms_symtensor.commands.shared import require_positive, show_found, warned
-    from ms_symtensor.errors import InputError
+    from ms_symtensor.commands.shared import config_named, require_positive, show_found, warned
     from ms_symtensor.report.serve_report import serve_json, serve_text, why_not_text, write_serve
     from ms_symtensor.report.text import numbered, seconds
     from ms_symtensor.serving.deployment import MIXED, SPLIT, TURNS
@@ -94,15 +91,8 @@ def run(chosen: argparse.Namespace) -> int:
     ):
         require_positive(option, number)
     cluster = warned(load_cluster(chosen.cluster))
-    file = file_of(chosen.model)
-    if file is None and (chosen.dim or chosen.approximate):
-        option = "--dim" if chosen.dim else "--approximate"
-        raise InputError(f"{option} is for a config.json, not for {chosen.model}: leave it out")
-    described = None if file is None else read(file, chosen.dim, None, chosen.approximate)
-    for note in () if described is None else described.notes:
-        notice(note)
     request = Request(
-        dimensions_of(chosen.model) if described is None else described.config,
+        config_named(chosen.model, chosen.dim, chosen.approximate),
         cluster,
         chosen.device_num,
         tokens_of(chosen.input_tokens, chosen.output_tokens),

@@ -4,8 +4,10 @@ import argparse
 import json
 import math
 import os
+from collections.abc import Sequence
 from typing import Any
 
+from model_zoo.config import TransformerConfig
 from ms_symtensor.cluster.ranges import outside_ranges
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.errors import InputError
@@ -25,6 +27,22 @@ def model_of(chosen: argparse.Namespace) -> Model:
     for note in model.notes:
         notice(note)
     return model
+
+
+def config_named(model: str, dims: Sequence[str], approximate: bool) -> TransformerConfig:
+    """A network of the zoo, or of a config.json with `dims`. InputError for another, and for options that are for the latter."""
+    from model_zoo.config_json import file_of, read
+    from model_zoo.dimensions import dimensions_of
+
+    file = file_of(model)
+    if file is None and (dims or approximate):
+        raise InputError(f"{'--dim' if dims else '--approximate'} is for a config.json, not for {model}: leave it out")
+    if file is None:
+        return dimensions_of(model)
+    described = read(file, list(dims), None, approximate)
+    for note in described.notes:
+        notice(note)
+    return described.config
 
 
 def folder_of(chosen: argparse.Namespace, path: str | os.PathLike[str]) -> folders.PlanFolder:

@@ -115,6 +115,6 @@ def _expert_layout(one: Strategy, name: str, shape: tuple[int, ...]) -> Layout:
             raise InputError(
                 f"{shape[0]} experts do not lie evenly on {one.ep} devices: pin another number (--fix ep=…)"
             )
-        return Layout((one.ep,), (0, -1, -1), shape)
+        return Layout((one.stage_devices // one.ep, one.ep), (0, -1, -1), shape)
     dim = 1 if name.endswith("down") else 2
     return Layout((one.stage_devices,), tuple(0 if d == dim else -1 for d in range(3)), shape)

@@ -82,8 +82,24 @@ def best_layout(
         InputError: for pins that no layout meets.
         InfeasibleError: if no layout fits; it names the one that needs least.
     """
-    prices, refused, started = Prices(config, request), Refused(), time.perf_counter()
+    prices, started = Prices(config, request), time.perf_counter()
     progress("uniform layouts")
+    looked = _fitting(prices, rules)
+    progress("blocks of stages")
+    layout, price = _best(prices, looked.fits, rules)
+    gap = max(0.0, price.step_time_s / min(looked.least_s, price.step_time_s) - 1.0)
+    return layout, SearchReport(prices.number, time.perf_counter() - started, gap, METHOD)
+
+
+def fitting_layouts(config: TransformerConfig, request: Request, rules: Rules = ANY) -> tuple[list[Found], float]:
+    """The layouts that `best_layout` prices on its way and that fit, and seconds that none is faster than. Errors: as there."""
+    looked = _fitting(Prices(config, request), rules)
+    return looked.fits, min(looked.least_s, looked.best_s)
+
+
+def _fitting(prices: Prices, rules: Rules) -> _Looked:
+    """Errors: those of `best_layout`."""
+    request, refused = prices.request, Refused()
     looked = _look(prices, rules, refused)
     if math.isinf(looked.least_s) and math.isinf(looked.least_B):
         raise InputError(
@@ -94,10 +110,7 @@ def best_layout(
             f"no uniform layout fits {request.limit_B / GIB:.1f} GiB on {request.device_num} devices: the one that needs least"
             f" needs {looked.least_B / GIB:.1f} GiB at least; give more devices, a smaller batch, or --fix swap_optimizer=yes"
         )
-    progress("blocks of stages")
-    layout, price = _best(prices, looked.fits, rules)
-    gap = max(0.0, price.step_time_s / min(looked.least_s, price.step_time_s) - 1.0)
-    return layout, SearchReport(prices.number, time.perf_counter() - started, gap, METHOD)
+    return looked
 
 
 def _best(prices: Prices, fits: list[Found], rules: Rules) -> Found:

@@ -21,6 +21,7 @@ from ms_symtensor.validation.readers import (
     nvidia,
     operators,
     pairs,
+    reinforcement,
     serving_facts,
     slo,
     static_batches,
@@ -63,6 +64,7 @@ TIMING_FORMS: tuple[Form, ...] = (
     slo.FORM,
     cloudmatrix.FORM,
     serving_facts.FORM,
+    reinforcement.FORM,
 )
 """Tables of single kernels and collectives, which are no cases: see `timings`."""
 

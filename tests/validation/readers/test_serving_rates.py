@@ -12,6 +12,8 @@ HEADS = {
     "limits": "model,hardware,cards,deployment,lengths,tpot_ms,precision,remark",
     "matrix": "system,accelerator,phase,setting,metric,value,unit",
     "facts": "model,hardware,npus,prefill,decode,setting,metric,value,unit",
+    "learning": "algorithm,model,machine,global_batch,samples_per_prompt,max_prompt,max_response,tokens_per_s_per_card,"
+    "train_tp,train_pp,train_ep,infer_tp,infer_ep,npus",
     "sums": "network,collective,ranks,size_elements_fp16_or_bytes,devices_per_node,median_ms",
 }
 DEEPSEEK = "DeepSeek-V3.1 w8a8,A3"
@@ -79,3 +81,16 @@ def test_collectives_of_gpus_in_one_node_and_several(tmp_path: Path, capsys: pyt
     (tmp_path / "sums.csv").write_text(f"{HEADS['sums']}\na100_dgx,all_reduce,4,2048,3,0.01\n")
     assert main(["validate", str(tmp_path / "sums.csv"), "--cluster", "atlas_800t_a3"]) == 2
     assert "devices_per_node" in capsys.readouterr().err
+
+
+@pytest.mark.matrix  # uniform layouts are searched
+def test_a_step_of_reinforcement_learning(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    a3 = "Atlas 900 A3 SuperPoD"
+    rows = [
+        f"GRPO,Qwen2.5-7B,{a3},8,4,512,512,300,2,1,1,2,1,8",
+        f"GRPO,Qwen2.5-7B,{a3},8,4,512,512,300,,,,,,",
+        f"GRPO,Qwen2.5-7B,{a3},8,4,512,512,300,3,1,1,2,1,8",
+    ]
+    found = judged(tmp_path, capsys, "learning", *rows)
+    assert found["rows"] == 1 and found["cases"][0]["predicted_s"] > 1 / 5000
+    assert [one["row"] for one in found["exclusions"]] == [3, 4]

@@ -1,0 +1,52 @@
+"""`symtensor reshard --joint`: training and rollout plans for a step of reinforcement learning."""
+
+import argparse
+
+from ms_symtensor.errors import InputError
+
+ROLLOUT = "rollout."
+
+
+def reshard_joint(chosen: argparse.Namespace) -> int:
+    """Run it; its exit code."""
+    from dataclasses import replace
+
+    from ms_symtensor.arguments import limits, memory_limit_B
+    from ms_symtensor.cluster.load import load as load_cluster
+    from ms_symtensor.commands.options import CLUSTER
+    from ms_symtensor.commands.shared import config_named, require_positive, show_found, warned
+    from ms_symtensor.joint import joint, training_of, without_slower
+    from ms_symtensor.report.joint_report import joint_json, joint_text
+    from ms_symtensor.search.constraints.request import Request as PlanRequest
+    from ms_symtensor.serving.request import Request, fixed_of, tokens_of
+    from ms_symtensor.uniform.search import fitting_layouts
+
+    needed = {
+        "--device-num": chosen.device_num, "--global-batch-size": chosen.global_batch_size,
+        "--output-tokens": chosen.output_tokens, "--input-tokens": chosen.input_tokens,
+    }  # fmt: skip
+    missing = [name for name, value in needed.items() if value is None]
+    if missing:
+        raise InputError(f"--joint takes {', '.join(needed)}: give {', '.join(missing)}")
+    for name in list(needed)[:3]:
+        require_positive(name, needed[name])
+    if chosen.target is not None:
+        raise InputError(f"--joint takes one MODEL, and chooses both plans: leave {chosen.target} out")
+    cluster = warned(load_cluster(chosen.cluster or CLUSTER))
+    limit_B = memory_limit_B(cluster, chosen.memory_limit, chosen.memory_margin)
+    tokens, samples = tokens_of(chosen.input_tokens, chosen.output_tokens), chosen.global_batch_size
+    rollout = [text.removeprefix(ROLLOUT) for text in chosen.fix if text.startswith(ROLLOUT)]
+    wanted = limits([text for text in chosen.fix if not text.startswith(ROLLOUT)], ["context_parallel=1"])
+    config = config_named(str(chosen.source), (), False)
+    request = Request(
+        replace(config, second_token_weight=0.0), cluster, chosen.device_num, tokens, limit_B, fixed=fixed_of(rollout)
+    )
+    trained = replace(config, batch_size=samples, seq_length=tokens.whole)
+    asked = PlanRequest(cluster, chosen.device_num, samples, tokens.whole, limit_B, config.name, limits=wanted)
+    fits, least_s = fitting_layouts(trained, asked)
+    trainings = without_slower(
+        [training_of(layout, price.step_time_s, price.fullest_B["optimizer_states"]) for layout, price in fits]
+    )
+    found = joint(request, samples, trainings, least_s)
+    show_found(chosen, joint_json(request, samples, found), joint_text(request, samples, found))
+    return 0

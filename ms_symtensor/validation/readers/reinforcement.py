@@ -1,0 +1,84 @@
+"""mindspeed_rl.csv: tokens a second and card of MindSpeed RL's steps of reinforcement learning on Ascend.
+
+Answers are taken to be as long as they may be, prompts too: what was generated is not published.
+"""
+
+from dataclasses import dataclass, replace
+
+from ms_symtensor.cluster.load import load
+from ms_symtensor.cluster.topology import Cluster
+from ms_symtensor.errors import InfeasibleError, InputError
+from ms_symtensor.joint import joint, training_of, without_slower
+from ms_symtensor.search.constraints.limits import SWAP, Limits
+from ms_symtensor.search.constraints.request import Request as PlanRequest
+from ms_symtensor.search.constraints.request import free_B
+from ms_symtensor.serving.request import Request, Tokens
+from ms_symtensor.uniform.search import fitting_layouts
+from ms_symtensor.validation.dataset import UnusableRowError
+from ms_symtensor.validation.readers.devices import cluster_of
+from ms_symtensor.validation.readers.served_networks import served_network
+from ms_symtensor.validation.table import Row
+from ms_symtensor.validation.timings import Form, Timing
+
+COLUMNS = (
+    "algorithm", "model", "machine", "global_batch", "samples_per_prompt", "max_prompt", "max_response",
+    "tokens_per_s_per_card", "train_tp", "train_pp", "train_ep", "infer_tp", "infer_ep", "npus",
+)  # fmt: skip
+_MOST = 1 << 20
+
+
+@dataclass(frozen=True)
+class LearningStep:
+    """A step with the row's degrees; micro-batches and recomputation are those that are fastest with them. Optimizer states are
+    swapped in every update where they do not fit.
+    """
+
+    request: Request
+    samples: int
+    training: Limits
+
+    def seconds(self, cluster: Cluster) -> float:
+        """Of a device for a token of a prompt or an answer. UnusableRowError where it does not fit."""
+        request = replace(self.request, cluster=cluster)
+        length = request.tokens.whole
+        trained = replace(request.config, batch_size=self.samples, seq_length=length)
+        asked = PlanRequest(
+            cluster, request.device_num, self.samples, length, request.limit_B, trained.name, limits=self.training
+        )
+        swapping = Limits({**self.training.least, SWAP: 1}, {**self.training.most, SWAP: 1})
+        try:
+            try:
+                fits, least_s = fitting_layouts(trained, asked)
+            except InfeasibleError:
+                fits, least_s = fitting_layouts(trained, replace(asked, limits=swapping))
+            every = [training_of(one, price.step_time_s, price.fullest_B["optimizer_states"]) for one, price in fits]
+            step = joint(request, self.samples, without_slower(every), least_s).step
+        except (InputError, InfeasibleError) as error:
+            raise UnusableRowError(str(error)) from None
+        return step.time_s * request.device_num / (self.samples * length)
+
+
+def timing(row: Row) -> Timing:
+    """UnusableRowError for a row without degrees."""
+    if not all(row.text(name) for name in ("npus", "train_tp", "train_pp", "infer_tp")):
+        raise UnusableRowError("does not say its degrees, or on how many devices")
+    cluster, name = cluster_of(row.text("machine").replace("Atlas 900 A3 SuperPoD", "A3")), row.text("model")
+    devices, prompt, answer = (row.count(column) for column in ("npus", "max_prompt", "max_response"))
+    samples = row.count("global_batch") * row.count("samples_per_prompt")
+    expert, served = row.optional_count("train_ep") or 1, row.optional_count("infer_ep") or 1
+    if max(devices, prompt, answer, samples) > _MOST:
+        raise UnusableRowError("a step that nobody takes")
+    config, known = served_network(name), load(cluster)
+    pins = {
+        "model_parallel": row.count("train_tp"), "pipeline_stages": row.count("train_pp"), "context_parallel": 1,
+        **({"expert_parallel": expert} if config.experts is not None else {}),
+    }  # fmt: skip
+    fixed = {"tp": row.count("infer_tp"), "ep": served}
+    request = Request(
+        config, known, devices, Tokens(prompt, prompt, answer), free_B(known), fixed={"prefill": fixed, "decode": fixed}
+    )
+    run = LearningStep(request, samples, Limits(pins, pins))
+    return Timing(row.line, name, cluster, run, 1 / row.positive("tokens_per_s_per_card"), model=name)
+
+
+FORM = Form("mindspeed_rl", COLUMNS, timing)

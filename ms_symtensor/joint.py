@@ -2,14 +2,13 @@
 
 A step generates an answer to every prompt, scores all samples without gradients, and trains on them, on the same devices. The
 weights are resharded before and after. Optimizer states wait on the host, where the cluster says what it has. Layouts of training
-that the uniform search priced, and every strategy of rollout, are paired in the order of their times without the way between them,
+that the uniform search priced, and every strategy of rollout, are paired in the order of their times without the way between,
 until no pair can be faster than the best.
 """
 
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
 
 from model_zoo.config import TransformerConfig
 from ms_symtensor.cluster.topology import Cluster
@@ -142,7 +141,6 @@ def step_of(request: Request, training: Training, rollout: Rollout) -> Step:
     return Step(training, rollout, scores_s, (there.time_s, back.time_s), swap_s, int(there.received_B().max()))
 
 
-@cache
 def _moves(
     config: TransformerConfig, cluster: Cluster, limit_B: int, one: Strategy, other: Strategy, count: int
 ) -> tuple[resharding.Resharding, resharding.Resharding]:

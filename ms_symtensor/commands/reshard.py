@@ -36,7 +36,7 @@ def arguments(command: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME=N",
-        help="pin what plan pins of training, or rollout.tp=N, as serve",
+        help="pin what a plan reports: of training, or rollout.tp=N as serve takes it",
     )
     command.add_argument(
         "--rollout", action="store_true", help="TO generates: weights only, whole over their copies, no optimizer"

@@ -4,7 +4,7 @@
 
 ENV has MindSpore and MindFormers (`benchmarks.mindformers_files` makes one of each version). Every case of
 `mindformers_audit_cases` runs in a process of its own, one at a time; its line in `--out` keeps it from being run again, but for
-`--recomputation`. Exit code 1 if less than 95 % are equal, or one is refused.
+`--again`. Exit code 1 if less than 95 % are equal, or one is refused.
 """
 
 import argparse
@@ -122,7 +122,7 @@ def main() -> int:
         known = {one["case"]: one for one in map(json.loads, chosen.out.read_text(encoding="utf-8").splitlines())}
     wanted = [one for one in cases() if chosen.only in one.name]
     for one in wanted:
-        if one.name not in known or chosen.recomputation:
+        if one.name not in known or chosen.again:
             known[one.name] = run(one, chosen.python)
             with chosen.out.open("a", encoding="utf-8") as file:
                 file.write(json.dumps({"case": one.name, **known[one.name]}) + "\n")

@@ -294,14 +294,17 @@ class _Synchroniser:
         if is_shared and self.scatters_each:
             parts, shape = [self._scattered(part) for part in parts], self.placement.slice_shape
         added = [self._node("AddN", tuple(parts), shape, dtype)] if len(parts) > 1 else parts
+        scatters_sum = is_shared and not self.scatters_each
         if self.adds_up:
             gradient = self.builder.tensor(TensorType(shape, dtype), kept=True)
-            for one in (*added, *received):
+            for one in (*added, *(() if scatters_sum else received)):
                 gradient = self._node("AssignAdd", (one, gradient), shape, dtype)
         else:
             (gradient,) = added
-        if is_shared and not self.scatters_each:
+        if scatters_sum:
             gradient, shape = self._scattered(gradient), self.placement.slice_shape
+            for one in received:
+                gradient = self._node("AssignAdd", (one, gradient), shape, dtype)
         if mirror is not None:
             gradient = self._node("AllReduce", (gradient,), shape, dtype, mirror)
         return gradient

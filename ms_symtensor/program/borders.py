@@ -22,7 +22,8 @@ class Borders:
 
     `received`: inputs of the part, by name. `sent`: sources and the stages that want them. Parameters that several stages
     read belong to the first of them: `parameters_received` and `parameters_sent` by name. `results`: operators whose output
-    leaves their block, in the whole network.
+    leaves their block, in the whole network. `gathered`: parameters of `@lazy_inline`, whose share alone is sent: every stage gathers
+    it for itself.
     """
 
     received: Mapping[str, Received] = field(default_factory=dict)
@@ -30,6 +31,7 @@ class Borders:
     parameters_received: Mapping[str, int] = field(default_factory=dict)
     parameters_sent: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     results: frozenset[str] = frozenset()
+    gathered: frozenset[str] = frozenset()
 
 
 NO_BORDERS = Borders()

@@ -73,6 +73,7 @@ class _Writer:
             custom=graph.custom_backward,
         )
         self.values: dict[Source, Value] = {}
+        self.scalars: dict[tuple[tuple[float, ...], str], int] = {}
         self.recomputation = RecomputedWork(graph, self.settings, borders.results)
         self.reading = Reading(graph, self.out.builder, self.out.parameters, self.recomputation, borders)
         self.out.weights = self.reading.weights
@@ -95,7 +96,7 @@ class _Writer:
         return given if given is not None else default_strategy(*self.known[name], self.settings.device_num)
 
     def write(self) -> Forward:
-        several = {*self.borders.parameters_received, *self.borders.parameters_sent}
+        several = {*self.borders.parameters_received, *self.borders.parameters_sent} - self.borders.gathered
         self.out.parameters |= place_parameters(
             self.graph, self.out.signatures, self.out.placements, self.settings, several
         )
@@ -309,11 +310,20 @@ class _Writer:
         if isinstance(root, Constant):
             kind = self.graph.type_of(source)
             assert kind is not None
-            return self.out.builder.tensor(TensorType(layout.slice_shape, kind.dtype), kept=True), False
+            return self._constant(root, TensorType(layout.slice_shape, kind.dtype)), False
         value = self.values[source]
         kind = self.graph.type_of(source)
         assert kind is not None
         return self._move(op, value, layout, kind.dtype), value.needs_gradient
+
+    def _constant(self, constant: Constant, kind: TensorType) -> int:
+        """The tensor of `constant`. Equal scalars are one, as they are for MindSpore's common sub-expressions."""
+        if kind.shape or constant.elements is None:
+            return self.out.builder.tensor(kind, kept=True)
+        key = constant.elements, kind.dtype
+        if key not in self.scalars:
+            self.scalars[key] = self.out.builder.tensor(kind, kept=True)
+        return self.scalars[key]
 
     def _move(self, op: Op, value: Value, target: Layout, dtype: str) -> int:
         tensor = value.tensor

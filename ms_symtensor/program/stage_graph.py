@@ -78,6 +78,7 @@ def stage_graphs(
             parameters_received={name: on[0] for name, on in readers.items() if stage in on[1:]},
             parameters_sent={name: on[1:] for name, on in readers.items() if on[0] == stage and len(on) > 1},
             results=frozenset(c.source.op for c in leaving),
+            gathered=frozenset(p.name for p in graph.parameters if p.in_shared_block),
         )
         ops = [op for op in graph.ops if any(run % pipeline.stage_num == stage for run in runs[op.name])]
         part = _part(graph, ops, arriving, pipeline.stage_num)

@@ -57,14 +57,31 @@ class Network(nn.Cell):
         return self.sum(ops.cast(self.head(x, ops.cast(self.weight, self.kind)), ms.float32), (0, 1))
 
 
-class LazyNetwork(Network):
-    """The same in float16, compiled once for all micro-batches."""
+class Product(nn.Cell):
+    """x @ weight on `stage`."""
 
-    kind = ms.float16
+    def __init__(self, stage):
+        super().__init__()
+        self.product, self.pipeline_stage = ops.MatMul().shard(((2, 1), (1, 1))), stage
+
+    def construct(self, x, weight):
+        return self.product(x, weight)
+
+
+class LazyNetwork(Network):
+    """The same, compiled once for all micro-batches; the weight of the first product is also that of the last."""
 
     @lazy_inline
     def __init__(self, stages):
         super().__init__(stages)
+        self.first, self.head = Product(0), Product(1)
+        self.first.weight = Parameter(tensor(64, 64), name="first")
+
+    def construct(self, x):
+        x = self.first(x, self.first.weight)
+        for layer in self.layers:
+            x = layer(x)
+        return self.sum(self.head(x, self.first.weight), (0, 1))
 
 
 def audited(stages, stage_num, wrap, rank, recompute=False, make=Network, **settings):

@@ -1,9 +1,15 @@
 """`symtensor mindformers`: a training file of MindFormers, better."""
 
 import argparse
+from typing import TYPE_CHECKING
 
 from ms_symtensor.commands import options
 from ms_symtensor.errors import InputError
+
+if TYPE_CHECKING:
+    from ms_symtensor.cluster.topology import Cluster
+    from ms_symtensor.report.training_report import Checked
+    from ms_symtensor.targets.mindformers.better import Better
 
 TEXT = "price a training file of MindFormers in graph mode, and write a better one"
 EXAMPLES = (
@@ -32,6 +38,11 @@ def arguments(command: argparse.ArgumentParser) -> None:
     options.add_pins(command)
     options.add_runtime(command)
     command.add_argument("-o", "--out", type=options.path, metavar="FILE", help="where to write: the planned file")
+    command.add_argument(
+        "--check",
+        action="store_true",
+        help="build MindFormers' own network with few blocks and the planned degrees, and audit it (takes MindFormers; minutes)",
+    )
     options.add_json(command)
 
 
@@ -44,7 +55,7 @@ def run(chosen: argparse.Namespace) -> int:
     from ms_symtensor.cost.runtime import DEFAULT, runtime_of
     from ms_symtensor.files.writing import write_file
     from ms_symtensor.report.progress import progress
-    from ms_symtensor.report.training_report import training_json, training_text
+    from ms_symtensor.report.training_report import check_json, check_text, training_json, training_text
     from ms_symtensor.search.constraints.request import Request
     from ms_symtensor.search.possible import require_devices
     from ms_symtensor.target_plans import free_layouts_s, kept_swap, model_of_config
@@ -53,8 +64,16 @@ def run(chosen: argparse.Namespace) -> int:
 
     if chosen.target not in TARGETS:
         raise InputError(f"--target {chosen.target} has no such files: give one of {', '.join(TARGETS)}")
+    if chosen.check and chosen.target == TARGETS[1]:
+        raise InputError(
+            "--check is of files in graph mode: `symtensor audit --target mindformers-pynative` traces others"
+        )
     if chosen.target == TARGETS[1]:
         return mindformers_pynative(chosen)
+    if chosen.check:
+        from ms_symtensor.bridge.judge.training_file import require_mindformers
+
+        require_mindformers()
     cluster = warned(load_cluster(chosen.cluster))
     file = read_training_file(chosen.file, chosen.pretrained_model_dir)
     device_num = file.devices if chosen.device_num is None else chosen.device_num
@@ -77,5 +96,26 @@ def run(chosen: argparse.Namespace) -> int:
     if chosen.out is not None:
         write_file(chosen.out, found.text)
     out = None if chosen.out is None else str(chosen.out)
-    show_found(chosen, training_json(found, out), training_text(found, out))
-    return 0
+    data, text = training_json(found, out), training_text(found, out)
+    if not chosen.check:
+        show_found(chosen, data, text)
+        return 0
+    checked = _checked(chosen, found, cluster)
+    show_found(chosen, data | {"check": check_json(checked)}, f"{text}\n\n{check_text(checked)}")
+    return 0 if checked.audit.verdict.passed else 1
+
+
+def _checked(chosen: argparse.Namespace, found: "Better", cluster: "Cluster") -> "Checked":
+    """The audit of the first rank of the last stage, which has blocks, head and loss."""
+    import tempfile
+    from pathlib import Path
+
+    from ms_symtensor.bridge.judge.training_file import audit_training_file
+    from ms_symtensor.report.training_report import Checked
+    from ms_symtensor.targets.mindformers.reduced import reduced
+
+    with tempfile.TemporaryDirectory() as folder:
+        small = reduced(found.file, found.layout, Path(folder), chosen.pretrained_model_dir)
+        devices = small.layout.device_num
+        rank = devices - devices // small.layout.stages.number
+        return Checked(small.blocks, audit_training_file(small, rank, cluster))

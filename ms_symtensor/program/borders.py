@@ -22,8 +22,8 @@ class Borders:
 
     `received`: inputs of the part, by name. `sent`: sources and the stages that want them. Parameters that several stages
     read belong to the first of them: `parameters_received` and `parameters_sent` by name. `results`: operators whose output
-    leaves their block, in the whole network. `gathered`: parameters of `@lazy_inline`, whose share alone is sent: every stage gathers
-    it for itself.
+    leaves their block, in the whole network. `gathered`: parameters of `@lazy_inline`, of which a rank's
+    share is sent: every stage gathers for itself.
     """
 
     received: Mapping[str, Received] = field(default_factory=dict)

@@ -1,10 +1,13 @@
 """What became of a training file of MindFormers, for people and for programs."""
 
+from dataclasses import dataclass
 from typing import Any
 
+from ms_symtensor.bridge.judge.audit import Audit
 from ms_symtensor.report.estimate_report import estimate_json
 from ms_symtensor.report.plan_report import plan_json
 from ms_symtensor.report.text import seconds, size, table
+from ms_symtensor.report.verdict_report import verdict_json, verdict_text
 from ms_symtensor.strategy.plan import Plan
 from ms_symtensor.targets.mindformers.better import Better
 from ms_symtensor.targets.mindformers.reasons import reason_of
@@ -12,6 +15,27 @@ from ms_symtensor.targets.plain_yaml import value_text
 
 _WIDEST = 44
 """Characters of a value in the table."""
+
+
+@dataclass(frozen=True)
+class Checked:
+    """The audit of MindFormers' own network of so many blocks, with the planned degrees."""
+
+    blocks: int
+    audit: Audit
+
+
+def check_json(checked: Checked) -> dict[str, Any]:
+    """`check` of `symtensor mindformers --check --json`: the verdict by the keys of `verify`, and the blocks."""
+    return {"blocks": checked.blocks, "device_num": checked.audit.device_num, **verdict_json(checked.audit.verdict)}
+
+
+def check_text(checked: Checked) -> str:
+    """The verdict, and of what."""
+    head = (
+        f"MindFormers' own network, {checked.blocks} blocks, the planned degrees on {checked.audit.device_num} devices"
+    )
+    return f"{head}\n{verdict_text(checked.audit.verdict)}"
 
 
 def training_json(found: Better, out: str | None) -> dict[str, Any]:

@@ -45,7 +45,7 @@ class Lists:
 
 def lists_of(config: TransformerConfig, layout: UniformLayout) -> Lists:
     """The lists of `layout`. CannotSayError for other blocks than the first ones of chunks, and parts without a pattern."""
-    chunks = _marks(config, layout)
+    chunks = marks_of(config, layout)
     every = {part for of_stage in chunks for chunk in of_stage for mark in chunk for part in mark or ()}
     for part in sorted(every, key=lambda one: one.value):
         if part not in PATTERNS:
@@ -60,7 +60,7 @@ def lists_of(config: TransformerConfig, layout: UniformLayout) -> Lists:
     return Lists(held, whole, parts)
 
 
-def _marks(config: TransformerConfig, layout: UniformLayout) -> list[list[tuple[Mark, ...]]]:
+def marks_of(config: TransformerConfig, layout: UniformLayout) -> list[list[tuple[Mark, ...]]]:
     """What is recomputed of each block of the model chunks of every stage."""
     stages = layout.stages
     runs = runs_of(stages.in_order(config.num_layers), stages.interleave)

@@ -1,6 +1,7 @@
 """Training files of MindFormers: read as its code reads them, priced, planned, and written so that little else changes."""
 
 import difflib
+import importlib.util
 import json
 import random
 from dataclasses import replace
@@ -14,6 +15,7 @@ from ms_symtensor.cluster.load import load
 from ms_symtensor.errors import InputError
 from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.search.constraints.request import Request, free_B
+from ms_symtensor.targets.mindformers.reduced import reduced
 from ms_symtensor.targets.mindformers.rules import refusal
 from ms_symtensor.targets.mindformers.training_file import read_training_file
 from ms_symtensor.targets.mindformers.writing import with_layout
@@ -111,6 +113,8 @@ def test_a_layout_that_mindformers_refuses_has_no_price(tmp_path: Path) -> None:
     assert isinstance(found.layout, str) and "must be 1, what is left of 9 blocks" in found.layout
     hybrid = "model_parallel: 1\n  context_parallel: 4\n  ulysses_degree_in_cp: 2"
     assert "hybrid_cp is not modelled" in str(read_training_file(at(tmp_path, ("model_parallel: 4", hybrid))).layout)
+    slices = "mp_comm_recompute: True\n  recompute_slice_activation: True"
+    assert "refuses it" in str(read_training_file(at(tmp_path, ("mp_comm_recompute: True", slices))).layout)
 
 
 def test_dims_come_from_a_config_json(tmp_path: Path) -> None:
@@ -173,6 +177,27 @@ def test_what_a_written_file_says_has_the_plan_s_price(tmp_path: Path) -> None:
         planned, said = (Prices(file.config, request).of(one) for one in (layout, again.layout))
         assert said.step_time_s == pytest.approx(planned.step_time_s, rel=1e-9)
         assert said.peak_memory_B == planned.peak_memory_B
+
+
+@pytest.mark.parametrize(("stages", "blocks"), [(Stages(1, 8), 2), (Stages(2, 8, 2), 4), (Stages(4, 4), 4)])
+def test_a_file_of_few_blocks_has_the_planned_degrees(stages: Stages, blocks: int, tmp_path: Path) -> None:
+    file, degrees = read_training_file(FILE), Degrees(2, 4 // stages.number, stages.number < 4)
+    layout = UniformLayout(degrees, stages, Recomputation((1,) * stages.number), OptimizerLevel.LEVEL1)
+    small = reduced(file, layout, tmp_path)
+    again = read_training_file(small.place)
+    assert isinstance(again.layout, UniformLayout)
+    assert again.layout.degrees == degrees and again.layout.optimizer_level is OptimizerLevel.LEVEL1
+    assert (again.layout.stages.number, again.layout.stages.interleave) == (stages.number, stages.interleave)
+    assert again.config == replace(file.config, num_layers=blocks, batch_size=small.samples) and small.blocks == blocks
+    assert [marks[0] for marks in again.layout.recompute.marks] == [None] * stages.number, "the first block, as planned"
+    assert stages.number > 1 or again.layout.recompute.marks[0][1] == frozenset()
+
+
+def test_a_check_without_mindformers_is_refused(tmp_path: Path, capsys) -> None:
+    if importlib.util.find_spec("mindformers") is not None:
+        pytest.skip("MindFormers is installed")
+    assert main(["mindformers", str(at(tmp_path)), "--check"]) == 2
+    assert "pip install mindformers" in capsys.readouterr().err
 
 
 def test_only_lines_of_changed_keys_change() -> None:

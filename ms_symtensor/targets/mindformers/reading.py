@@ -32,6 +32,8 @@ def layout_of(data: Data, num_layers: int, has_experts: bool, is_legacy: bool) -
     Raises:
         InputError: for what MindFormers refuses, and for recomputation and context parallelism that are not modelled.
     """
+    if not is_legacy and said(data, "recompute_config", "recompute_slice_activation"):
+        raise InputError("recompute_config.recompute_slice_activation: MindFormers refuses it for mcore's networks")
     stages = _stages(data, num_layers)
     levels = {True: OptimizerLevel.LEVEL2, False: OptimizerLevel.LEVEL1}
     level = OptimizerLevel.NONE

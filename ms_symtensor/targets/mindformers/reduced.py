@@ -72,13 +72,13 @@ def _said(file: TrainingFile, text: str, key: str, value: int) -> str:
 
 
 def _marks(file: TrainingFile, layout: UniformLayout, few: Stages, blocks: int) -> tuple[tuple[Mark, ...], ...]:
-    """What is recomputed of each block: of the first blocks of a model chunk, and of its last one."""
+    """What is recomputed of each block: as of the first ones of a model chunk, and of its last one."""
     whole, short = marks_of(file.config, layout), runs_of(few.in_order(blocks), few.interleave)
     return tuple(
         tuple(
             mark
             for chunk, run in zip(of_stage, runs, strict=True)
-            for mark in (*chunk[: len(run) - 1], *chunk[len(chunk) - 1 :])[: len(run)]
+            for mark in (*chunk[: max(1, len(run) - 1)], *chunk[-1:])[: len(run)]
         )
         for of_stage, runs in zip(whole, short, strict=True)
     )

@@ -186,6 +186,9 @@ def _notes(data: dict[str, Any], model: dict[str, Any], config: TransformerConfi
         yield f"pipeline_scheduler {scheduler} is priced as 1f1b, which the planned file says"
     if model.get("fp32_residual_connection"):
         yield "fp32_residual_connection: residuals are priced in the compute type"
+    slices = said(data, "recompute_config", "recompute_slice_activation")
+    if slices and said(data, "parallel_config", "model_parallel") != 1:
+        yield "recompute_slice_activation: what recomputed blocks keep is priced whole"
     if config.experts is not None:
         form = f"experts have room for {config.experts.load_imbalance:g} times their even share of tokens"
         yield f"{form}: what their run-time sizes come to on the busiest rank"

@@ -28,6 +28,10 @@ FILES: dict[str, tuple[str, dict[str, Any]]] = {
 }
 """The shipped file, and dims with which it fits 8 devices."""
 PINS: dict[str, tuple[str, ...]] = {"free": (), "two stages": ("--fix", "pipeline_stages=2")}
+DEGREES = {
+    "data_parallel": "dp", "model_parallel": "tp", "context_parallel": "cp", "expert_parallel": "ep", "pipeline_stages": "pp",
+    "pp_interleave_num": "v", "micro_batch_num": "m", "optimizer_level": "level",
+}  # fmt: skip
 LIMIT_S = 1800.0
 
 
@@ -58,7 +62,7 @@ def run(name: str, pins: str, python: Path, cluster: str = "atlas_800t_a2") -> d
     if start < 0:
         return {"case": f"{name}, {pins}", "reason": done.stderr.strip()[-600:]}
     found = json.loads(done.stdout[start:])
-    return {"case": f"{name}, {pins}", "degrees": found["planned"]["degrees"], **found["check"]}
+    return {"case": f"{name}, {pins}", "degrees": {key: found["planned"][key] for key in DEGREES}, **found["check"]}
 
 
 def row(found: dict[str, Any]) -> list[str]:
@@ -66,7 +70,7 @@ def row(found: dict[str, Any]) -> list[str]:
     if "collectives" not in found:
         return [found["case"], "", "", "", "**no**", found["reason"]]
     of, collectives = found["degrees"], found["collectives"]
-    degrees = f"dp{of['data_parallel']} tp{of['model_parallel']} pp{of['pipeline_stages']} m{of['micro_batch_num']}"
+    degrees = " ".join(f"{short}{of[key]}" for key, short in DEGREES.items() if of[key] and of[key] != 1)
     passed = found["accepted"] and found["gradients_synchronised"] and collectives["equal"]
     differ = "; ".join([found["reason"], *collectives["differences"][:4]]).strip("; ")
     return [

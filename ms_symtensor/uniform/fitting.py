@@ -26,7 +26,13 @@ def fitted(prices: Prices, layout: UniformLayout, rules: Rules, best_s: float) -
     take `best_s` seconds or more. Errors: those of `Prices.of`.
     """
     limits, limit_B = prices.request.limits, prices.request.limit_B
-    for level in levels(limits, rules, layout.degrees.data_parallel):
+    every = tuple(levels(limits, rules, layout.degrees.data_parallel))
+    if every and not _is_pinned(limits) and prices.recomputes(layout):
+        least = _with_least(prices, layout, every)
+        if least is not None and least[1].peak_memory_B > limit_B:
+            yield least
+            return
+    for level in every:
         at = replace(layout, optimizer_level=OptimizerLevel(level))
         if _is_pinned(limits):
             pinned = recomputation(limits, prices.config.num_layers, at.stages.number)
@@ -52,6 +58,15 @@ def fitted(prices: Prices, layout: UniformLayout, rules: Rules, best_s: float) -
                 if price.peak_memory_B <= limit_B:
                     best_s = min(best_s, price.step_time_s)
                 yield found, price
+
+
+def _with_least(prices: Prices, layout: UniformLayout, every: tuple[int, ...]) -> Found | None:
+    """`layout` at the last level with all blocks recomputed, which lowers its peak most. None: MindSpore has no such level."""
+    at = replace(layout, optimizer_level=OptimizerLevel(every[-1]))
+    try:
+        return _at(prices, at, layout.stages.of(prices.config.num_layers), ())
+    except SymTensorError:
+        return None
 
 
 def _is_pinned(limits: Limits) -> bool:

@@ -97,6 +97,13 @@ class Prices:
         guess_s = least_s * (1 + FORWARD * whole.recomputed(layout, samples, self.request.limit_B))
         return least_s, guess_s, whole.kept_B(layout.optimizer_level) / layout.stages.number
 
+    def recomputes(self, layout: UniformLayout) -> bool:
+        """Whether `layout` has to recompute blocks, as a guess."""
+        if _is_plain(layout):
+            return True
+        samples = self._samples(layout)
+        return self._of_samples(layout, samples).recomputed(layout, samples, self.request.limit_B) > 0
+
     def needed_B(self, layout: UniformLayout) -> float:
         """Bytes of a device, as a guess, with all blocks recomputed and the gradients scattered where stages are: a stage of
         P keeps the inputs of P micro-batches of a P-th of the blocks.

@@ -2,6 +2,8 @@
 
 import importlib.util
 import os
+import sys
+from contextlib import redirect_stdout
 from typing import Any
 
 from ms_symtensor.bridge.compiler.host import described_cluster, import_mindspore
@@ -37,7 +39,8 @@ def audit_training_file(file: Reduced, rank: int, cluster: Cluster) -> Audit:
     """
     require_mindformers()
     mindspore, device_num = import_mindspore(), file.layout.device_num
-    with described_cluster(device_num, rank), stand_alone_context():
+    os.environ.setdefault("LOG_MF_PATH", str(file.place.parent / "log"))  # else it logs where the user stands
+    with redirect_stdout(sys.stderr), described_cluster(device_num, rank), stand_alone_context():
         import mindformers
         from mindspore.nn.utils import no_init_parameters
 
@@ -56,11 +59,12 @@ def audit_training_file(file: Reduced, rank: int, cluster: Cluster) -> Audit:
 
 def _network(mindspore: Any, config: Any) -> Any:
     """The network with its losses added up (`grads_for_mcore`), in micro-batches (base_trainer.py)."""
-    from mindformers.core.context.build_context import build_mf_context
+    from mindformers.core.context.build_context import build_mf_context, set_context
     from mindformers.core.parallel_config import build_parallel_config
     from mindformers.models import build_network
 
     build_mf_context({"use_legacy": False, "context": {}, "parallel": {}, "run_mode": "train"})
+    set_context(mode=mindspore.GRAPH_MODE)  # which classes it builds
     build_parallel_config(config)
     if config.get("pretrained_model_dir"):
         config.model.pretrained_model_dir = os.fspath(config.pretrained_model_dir)

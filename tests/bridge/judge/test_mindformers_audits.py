@@ -1,5 +1,6 @@
 """MindFormers' own networks under hand strategies, audited in an environment that has them."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,32 @@ ROOT = Path(__file__).parents[3]
 PYTHON = ROOT / ".venv-mindformers-1.9.0" / "bin" / "python"
 
 
+NEEDS = pytest.mark.skipif(
+    not PYTHON.exists(),
+    reason="no MindFormers 1.9.0: python -m benchmarks.mindformers_files makes .venv-mindformers-1.9.0",
+)
+
+
+@NEEDS
+@pytest.mark.matrix
+def test_a_planned_file_is_compiled_as_predicted(tmp_path: Path) -> None:
+    command = [
+        str(PYTHON),
+        "-m",
+        "ms_symtensor",
+        "mindformers",
+        str(ROOT / "examples" / "train.yaml"),
+        "--check",
+        "--json",
+    ]
+    command += ["-o", str(tmp_path / "planned.yaml")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=900)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    found = json.loads(done.stdout)["check"]
+    assert found["collectives"]["equal"] and found["collectives"]["compiled"] > 0
+
+
+@NEEDS
 @pytest.mark.matrix
 @pytest.mark.parametrize(
     "name",
@@ -21,8 +48,6 @@ PYTHON = ROOT / ".venv-mindformers-1.9.0" / "bin" / "python"
     ],
 )
 def test_hand_strategies_are_compiled_as_predicted(name: str, tmp_path: Path) -> None:
-    if not PYTHON.exists():
-        pytest.skip("no MindFormers 1.9.0: python -m benchmarks.mindformers_files makes .venv-mindformers-1.9.0")
     command = [sys.executable, "-m", "benchmarks.mindformers_audits", "--python", str(PYTHON), "--only", name]
     command += ["--out", str(tmp_path / "rows.jsonl")]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=900)

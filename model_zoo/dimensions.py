@@ -132,6 +132,7 @@ def dimensions_of(
     dense_layers: int | None = None,
     experts: ExpertForm = "capacity",
     load_imbalance: float | None = None,
+    token_groups: int | None = None,
     dimensions: str = "",
     lora: int | None = None,
     phase: str = "",
@@ -139,7 +140,7 @@ def dimensions_of(
     """The published network `name`, with the given number of layers (None: all), tokens per sample and global batch.
 
     `dense_layers` of them come before the first one with experts (None: as published). `experts` and `load_imbalance` (None: 1.1)
-    say for how many tokens an expert has room (`Experts`).
+    say for how many tokens an expert has room; those of a sample are routed in `token_groups` (None: 1) groups (`Experts`).
 
     `dimensions`: those of a network that is not published here, as `described.text_of` writes them. `lora`: the rank of low-rank
     adapters, which alone are trained. `phase`: of serving, as `Phase.text`; parameters are in the compute type then.
@@ -172,11 +173,23 @@ def dimensions_of(
         compute_dtype=compute_dtype,
         lazy_inline=lazy_inline,
         dense_layers=config.dense_layers if dense_layers is None else dense_layers,
-        experts=_experts(config, experts, load_imbalance),
+        experts=_experts(config, experts, load_imbalance, token_groups),
     )
 
 
-def _experts(config: TransformerConfig, form: ExpertForm, load_imbalance: float | None) -> Experts | None:
+def _experts(
+    config: TransformerConfig, form: ExpertForm, load_imbalance: float | None, token_groups: int | None
+) -> Experts | None:
+    if token_groups is None:
+        return _with_room(config, form, load_imbalance)
+    if config.experts is None:
+        raise InputError(f"{config.name} has no experts: leave token_groups out")
+    if token_groups < 1:
+        raise InputError(f"token_groups is {token_groups}: give at least 1")
+    return _with_room(replace(config, experts=replace(config.experts, token_groups=token_groups)), form, load_imbalance)
+
+
+def _with_room(config: TransformerConfig, form: ExpertForm, load_imbalance: float | None) -> Experts | None:
     if form not in ("capacity", "dropless"):
         raise InputError(f'{config.name}: unknown form of experts {form!r}; known: "capacity", "dropless"')
     if form == "capacity" and load_imbalance is None:

@@ -87,7 +87,8 @@ def megatron_strategy(
         )
     if not routes_parts(config, context_parallel):
         raise InputError(
-            "experts here take whole sequences: context_parallel cannot cut them; give data_parallel or model_parallel"
+            f"experts route a sample's tokens in groups, whose number context_parallel {context_parallel} does not divide: give"
+            f" --token-groups {context_parallel}, or data_parallel or model_parallel"
         )
     if sequence_parallel and config.batch_size * config.seq_length % degrees:
         raise InputError(f"{config.batch_size * config.seq_length} tokens do not divide by {degrees} devices")

@@ -31,7 +31,8 @@ NO_MARGIN = "0"
 
 _OPTIONS = (
     "model", "cluster", "device_num", "global_batch_size", "seq_length", "num_layers", "attention", "dtype", "experts",
-    "load_imbalance", "lora", "dim", "approximate", "memory_limit", "memory_margin", "runtime", "hide", "fix", "arguments",
+    "load_imbalance", "token_groups", "lora", "dim", "approximate", "memory_limit", "memory_margin", "runtime", "hide", "fix",
+    "arguments",
 )  # fmt: skip
 
 

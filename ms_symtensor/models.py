@@ -279,14 +279,15 @@ def _require_as_planned(model: Model, plan: Plan, graph: Graph) -> None:
     check(plan, built, graph)
 
 
-_KEPT_OPTIONS = ("experts", "load_imbalance", "dimensions", "lora")
+_KEPT_OPTIONS = ("experts", "load_imbalance", "token_groups", "dimensions", "lora")
 
 
 def asked(options: Mapping[str, Any]) -> Model:
     """The model that the options of a command ask for, by their names; as `resolve`."""
     of_zoo = {
         "num_layers": options["num_layers"], "attention": options["attention"], "compute_dtype": options["dtype"],
-        "experts": options["experts"], "load_imbalance": options["load_imbalance"], "lora": options["lora"],
+        "experts": options["experts"], "load_imbalance": options["load_imbalance"],
+        "token_groups": options["token_groups"], "lora": options["lora"],
     }  # fmt: skip
     return resolve(
         options["model"],

@@ -19,12 +19,12 @@ from ms_symtensor.tensor.graph_file import to_json
 
 def test_the_room_of_experts_is_part_of_the_source():
     size = {"num_layers": 1}
-    for asked in ({"experts": "dropless"}, {"load_imbalance": 1.5}):
+    for asked in ({"experts": "dropless"}, {"load_imbalance": 1.5}, {"token_groups": 2}):
         model = resolve("mixtral_8x7b", 2, 64, size | asked)
         assert model.source.items() >= {name: str(value) for name, value in asked.items()}.items()
         assert build_graph(dimensions_of("mixtral_8x7b", **zoo_options(model.source))) == model.graph
         assert model.graph_at(1, 1) == build_graph(dimensions_of("mixtral_8x7b", 1, 64, 1, **asked))
-    assert {"experts", "load_imbalance"}.isdisjoint(resolve("mixtral_8x7b", 2, 64, size).source)
+    assert {"experts", "load_imbalance", "token_groups"}.isdisjoint(resolve("mixtral_8x7b", 2, 64, size).source)
 
 
 @pytest.mark.parametrize("stages", (1, 2))

@@ -93,6 +93,9 @@ def add_model(command: argparse.ArgumentParser, number: str | None = None) -> No
     command.add_argument(
         "--load-imbalance", type=float, metavar="X", help="zoo: room of an expert, over its even share of tokens (1.1)"
     )
+    command.add_argument(
+        "--token-groups", type=int, metavar="N", help="zoo: a sample's tokens are routed in N groups (1)"
+    )
     command.add_argument("--lora", type=int, metavar="RANK", help="zoo: train adapters of this rank alone")
     add_description(command)
     command.add_argument("--dtype", choices=("bfloat16", "float16", "float32"), help="zoo: of the computation")

@@ -90,6 +90,8 @@ def test_what_is_asked_of_experts() -> None:
     assert fuller is not None and fuller.load_imbalance == 1.5
     with pytest.raises(InputError, match="llama2_7b has no experts"):
         dimensions_of("llama2_7b", load_imbalance=1.5)
+    with pytest.raises(InputError, match="llama2_7b has no experts: leave token_groups out"):
+        dimensions_of("llama2_7b", token_groups=2)
     with pytest.raises(InputError, match="give one of both"):
         dimensions_of("mixtral_8x7b", experts="dropless", load_imbalance=1.5)
     for number in (0.0, -1.0, float("nan"), float("inf")):

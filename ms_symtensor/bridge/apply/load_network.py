@@ -120,7 +120,7 @@ def zoo_options(source: Mapping[str, str]) -> dict[str, Any]:
         if name in source
     }
     try:
-        numbers = ("num_layers", "dense_layers", "seq_length", "batch_size", "lora")
+        numbers = ("num_layers", "dense_layers", "seq_length", "batch_size", "token_groups", "lora")
         options |= {name: int(source[name]) for name in numbers if name in source}
         options |= {name: float(source[name]) for name in ("load_imbalance",) if name in source}
     except ValueError as error:

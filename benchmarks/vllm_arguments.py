@@ -1,9 +1,12 @@
-"""Commands that `symtensor serve` writes, read by vllm's and vllm-ascend's own arguments.
+"""Commands that `symtensor serve` writes, read by vllm's own arguments, and by vllm-ascend's or vllm-mindspore's.
 
     python -m benchmarks.vllm_arguments --python PYTHON --ascend FOLDER
+    python -m benchmarks.vllm_arguments --python PYTHON --mindspore FOLDER
 
-PYTHON is that of an environment with vllm 0.23.0 without its dependencies, but torch for CPUs, transformers, and small ones.
-FOLDER is the source of vllm-ascend 0.23.0.post1. Each case is a deployment of a network. A command must be understood
+PYTHON is that of an environment with vllm 0.23.0 (0.11.0 for vllm-mindspore) without its dependencies, but torch for CPUs,
+transformers, and small ones. FOLDER is the source of vllm-ascend 0.23.0.post1, or the wheel of vllm-mindspore 0.5.1, unpacked.
+
+Each case is a deployment of a network. A command must be understood
 as it was meant, and one that is said to be refused must be, in the same words. Exit code 1 if anything differs.
 """
 
@@ -22,12 +25,12 @@ from model_zoo.config import TransformerConfig
 from ms_symtensor.cluster.load import load
 from ms_symtensor.errors import InfeasibleError, InputError
 from ms_symtensor.search.constraints.request import free_B
-from ms_symtensor.serving.commands import EngineCommand, engine_commands
+from ms_symtensor.serving.commands import ASCEND, MINDSPORE, NO_WIDE, EngineCommand, engine_commands
 from ms_symtensor.serving.deployment import MIXED, SPLIT
 from ms_symtensor.serving.request import Request, Tokens, fixed_of
 from ms_symtensor.serving.search import search
 
-JUDGE = Path(__file__).with_name("vllm_judge.py")
+JUDGES = {ASCEND: "vllm_judge.py", MINDSPORE: "vllm_mindspore_judge.py"}
 ARCHITECTURES = {
     "llama3_8b": "LlamaForCausalLM", "llama3_70b": "LlamaForCausalLM", "qwen3_32b": "Qwen3ForCausalLM",
     "qwen3_30b_a3b": "Qwen3MoeForCausalLM", "deepseek_v3": "DeepseekV3ForCausalLM",
@@ -69,7 +72,7 @@ def requests() -> Iterator[tuple[Request, str]]:
 
 
 @cache
-def cases() -> tuple[tuple[Request, EngineCommand], ...]:
+def cases(engine: str = ASCEND) -> tuple[tuple[Request, EngineCommand], ...]:
     """A command for every kind of instance of every deployment that there is."""
     found = []
     for request, mode in requests():
@@ -78,7 +81,7 @@ def cases() -> tuple[tuple[Request, EngineCommand], ...]:
         except (InfeasibleError, InputError) as error:
             print(f"left out: {error}", file=sys.stderr)
             continue
-        found += [(request, command) for command in engine_commands(request, best)]
+        found += [(request, command) for command in engine_commands(request, best, engine)]
     return tuple(found)
 
 
@@ -132,14 +135,20 @@ def meant(command: EngineCommand) -> dict[str, object]:
 def main() -> int:
     command_line = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     command_line.add_argument("--python", required=True, help="of an environment with vllm")
-    command_line.add_argument("--ascend", required=True, help="the source folder of vllm-ascend")
+    folder = command_line.add_mutually_exclusive_group(required=True)
+    folder.add_argument("--ascend", help="the source folder of vllm-ascend")
+    folder.add_argument("--mindspore", help="the unpacked wheel of vllm-mindspore")
     chosen = command_line.parse_args()
+    engine = ASCEND if chosen.ascend else MINDSPORE
+    commands = [
+        (request, one) for request, one in cases(engine) if one.refused != NO_WIDE
+    ]  # what no option says is not asked
     entries = [
         {"config": config_json(request.config), "arguments": command.arguments, "environment": command.environment}
-        for request, command in cases()
+        for request, command in commands
     ]
     done = subprocess.run(
-        [chosen.python, str(JUDGE), chosen.ascend],
+        [chosen.python, str(Path(__file__).with_name(JUDGES[engine])), chosen.ascend or chosen.mindspore],
         input=json.dumps(entries),
         text=True,
         stdout=subprocess.PIPE,
@@ -147,12 +156,12 @@ def main() -> int:
     )
     found = json.loads(done.stdout.splitlines()[-1])
     wrong = 0
-    for (request, command), answer in zip(cases(), found, strict=True):
+    for (request, command), answer in zip(commands, found, strict=True):
         expected = {"refused": command.refused} if command.refused else {"understood": meant(command)}
         if answer != expected:
             wrong += 1
             print(f"{request.config.name}: {command.line}\n  {answer}\n  not {expected}")
-    refused = sum(bool(command.refused) for _, command in cases())
+    refused = sum(bool(command.refused) for _, command in commands)
     print(f"{len(found) - wrong} of {len(found)} commands as said, {refused} of them refused")
     return 1 if wrong else 0
 

@@ -13,7 +13,7 @@ from ms_symtensor.report.operators import operators_text
 from ms_symtensor.report.plan_report import times_and_memory
 from ms_symtensor.report.serve_mindformers import predict_files
 from ms_symtensor.report.text import seconds, share, size, table
-from ms_symtensor.serving.commands import engine_commands
+from ms_symtensor.serving.commands import ASCEND, MINDSPORE, EngineCommand, engine_commands
 from ms_symtensor.serving.deployment import Deployment, Found, Instance
 from ms_symtensor.serving.folder import FILE, PLANS
 from ms_symtensor.serving.plans import PhasePlan
@@ -22,7 +22,8 @@ from ms_symtensor.strategy.digest import sealed
 from ms_symtensor.streams import notice
 
 NAMES = (
-    FILE, "report.txt", "vllm_ascend.sh", "predict_mixed.yaml", "predict_prefill.yaml", "predict_decode.yaml",
+    FILE, "report.txt", "vllm_ascend.sh", "vllm_mindspore.sh", "predict_mixed.yaml", "predict_prefill.yaml",
+    "predict_decode.yaml",
 )  # fmt: skip
 _SCRIPT = """#!/bin/sh
 # One command for each kind of instance; MODEL is a folder or a name that vLLM loads. Predicted, not measured on NPUs.
@@ -122,14 +123,11 @@ def write_serve(
     """
     digests = {one.name: _write_phase(Path(directory) / one.name, one) for one in plans}
     data = {**data, PLANS: digests} if digests else data
-    lines = []
-    for one in engine_commands(request, best):
-        lines.append(f"# {one.count} x {one.phase}" + (f"; vLLM cannot say: {one.refused}" if one.refused else ""))
-        lines.append(f"{'# ' if one.refused else ''}{one.line}")
     files: dict[str, str | bytes] = {
         FILE: sealed({key: value for key, value in data.items() if key != "search_time_s"}),
         "report.txt": text + "\n",
-        "vllm_ascend.sh": _SCRIPT + "\n".join(lines) + "\n",
+        "vllm_ascend.sh": _script(engine_commands(request, best, ASCEND)),
+        "vllm_mindspore.sh": _script(engine_commands(request, best, MINDSPORE)),
     }
     predicted, reason = predict_files(request, best)
     files |= predicted
@@ -137,6 +135,14 @@ def write_serve(
         notice(f"no file for MindFormers: {reason}")
     write_folder(directory, files, _owned, lambda name: name in NAMES)
     return (*files, *(f"{name}/" for name in digests))
+
+
+def _script(commands: Sequence[EngineCommand]) -> str:
+    lines = []
+    for one in commands:
+        lines.append(f"# {one.count} x {one.phase}" + (f"; vLLM cannot say: {one.refused}" if one.refused else ""))
+        lines.append(f"{'# ' if one.refused else ''}{one.line}")
+    return _SCRIPT + "\n".join(lines) + "\n"
 
 
 def _write_phase(directory: Path, one: PhasePlan) -> str:

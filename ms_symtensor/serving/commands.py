@@ -1,8 +1,9 @@
-"""The command line that an engine of vLLM (vllm-ascend) is started with, for every instance.
+"""The command line that an engine of vLLM is started with, for every instance: under vllm-ascend, or vllm-mindspore.
 
 Of vllm's `EngineArgs`: `--data-parallel-size` of experts is one group of all ranks; `--enable-expert-parallel` lays experts whole
 over all ranks of a stage, else every expert is cut over them. What vllm-ascend refuses is said in its words. They and all options
-are those of vllm 0.23.0 and vllm-ascend 0.23.0.post1 (`benchmarks/vllm_arguments.py` asks them).
+are those of vllm 0.23.0 and vllm-ascend 0.23.0.post1, and of vllm 0.11.0 and vllm-mindspore 0.5.1
+(`benchmarks/vllm_arguments.py` asks them).
 """
 
 import json
@@ -14,7 +15,14 @@ from ms_symtensor.serving.deployment import SPLIT, TURNS, Deployment, Instance
 from ms_symtensor.serving.memory import BLOCK_TOKENS, slots
 from ms_symtensor.serving.request import Request
 
+ASCEND, MINDSPORE = "vllm-ascend", "vllm-mindspore"
+PROGRAMS = {ASCEND: "vllm", MINDSPORE: "vllm-mindspore"}
 CONNECTOR = "MooncakeConnectorV1"
+MINDSPORE_CONNECTOR = "DLLMDsD2DConnector"
+"""From device to device; vllm_mindspore/utils.py registers it, of the package dllm."""
+ONLY_CUDA = "Expert parallelism load balancing is only supported on CUDA devices now."
+"""vllm 0.11's ParallelConfig, of more devices than experts."""
+NO_WIDE = "no option cuts the feed-forward of a dense network over ranks of dp"
 KV_PORT = 20001
 ROLES = {"prefill": "kv_producer", "decode": "kv_consumer"}
 ONLY_EXPERTS = "The finegrained tp sizes can be enabled only for MOE models."
@@ -44,12 +52,12 @@ class EngineCommand:
         return f"{self.environment} {line}" if self.environment else line
 
 
-def engine_commands(request: Request, found: Deployment) -> tuple[EngineCommand, ...]:
+def engine_commands(request: Request, found: Deployment, engine: str = ASCEND) -> tuple[EngineCommand, ...]:
     """One for each kind of instance."""
-    return tuple(_command(request, found, one) for one in found.instances)
+    return tuple(_command(request, found, one, engine) for one in found.instances)
 
 
-def _command(request: Request, found: Deployment, one: Instance) -> EngineCommand:
+def _command(request: Request, found: Deployment, one: Instance, engine: str) -> EngineCommand:
     cut = one.strategy
     is_dense = request.config.experts is None
     options = [
@@ -62,7 +70,7 @@ def _command(request: Request, found: Deployment, one: Instance) -> EngineComman
         ("--block-size", BLOCK_TOKENS),
         ("--gpu-memory-utilization", _share(request)),
     ]
-    arguments = ["vllm", "serve", "$MODEL"]
+    arguments = [PROGRAMS[engine], "serve", "$MODEL"]
     for name, value in options:
         arguments += [name, str(value)]
     if not is_dense and cut.ep > 1:
@@ -70,26 +78,39 @@ def _command(request: Request, found: Deployment, one: Instance) -> EngineComman
     if request.weights != "bfloat16":
         arguments += ["--quantization", "ascend"]
     if found.mode == SPLIT:
-        arguments += ["--kv-transfer-config", json.dumps(_transfer(found, one))]
-    additional, environment = _additional(request, one)
-    if additional:
-        arguments += ["--additional-config", json.dumps(additional)]
-    in_stages = any(each.phase == "decode" and each.strategy.pp > 1 for each in found.instances)
-    refused = (
-        NO_TURNS if found.mode == TURNS else ONLY_EXPERTS if is_dense and cut.dp > 1 else ONE_STAGE if in_stages else ""
-    )
+        arguments += ["--kv-transfer-config", json.dumps(_transfer(found, one, engine))]
+    wide, copies = is_dense and cut.dp > 1, _copies(request, one)
+    if engine == MINDSPORE:
+        if request.cache != "bfloat16":
+            arguments += ["--kv-cache-dtype", request.cache]
+        if copies:
+            arguments += ["--enable-eplb", "--eplb-config", json.dumps({"num_redundant_experts": copies})]
+        refused = NO_WIDE if wide else ONLY_CUDA if copies else ""
+    else:
+        additional = _additional(cut.ffn_tp if wide else 0, copies)
+        if additional:
+            arguments += ["--additional-config", json.dumps(additional)]
+        in_stages = any(each.phase == "decode" and each.strategy.pp > 1 for each in found.instances)
+        refused = ONLY_EXPERTS if wide else ONE_STAGE if in_stages else ""
+    environment = "DYNAMIC_EPLB=true" if copies and engine == ASCEND else ""
+    if found.mode == TURNS:
+        refused = NO_TURNS
     return EngineCommand(one.phase, one.count, tuple(arguments), refused, environment)
 
 
-def _additional(request: Request, one: Instance) -> tuple[dict[str, object], str]:
-    """vllm-ascend's own options, and what is set in the environment for them."""
+def _copies(request: Request, one: Instance) -> int:
+    """Experts more than the network has, where there are more devices than experts."""
     cut, experts = one.strategy, request.config.experts
-    if experts is None:
-        return ({"finegrained_tp_config": {"mlp_tensor_parallel_size": cut.ffn_tp}} if cut.dp > 1 else {}), ""
-    copies = slots(request.config, cut) * cut.ep - experts.number if cut.ep > experts.number else 0
-    if not copies:
-        return {}, ""
-    return {"eplb_config": {"dynamic_eplb": True, "num_redundant_experts": copies}}, "DYNAMIC_EPLB=true"
+    if experts is None or cut.ep <= experts.number:
+        return 0
+    return slots(request.config, cut) * cut.ep - experts.number
+
+
+def _additional(wide: int, copies: int) -> dict[str, object]:
+    """vllm-ascend's own options: a feed-forward cut `wide` ways, and so many redundant experts."""
+    if wide:
+        return {"finegrained_tp_config": {"mlp_tensor_parallel_size": wide}}
+    return {"eplb_config": {"dynamic_eplb": True, "num_redundant_experts": copies}} if copies else {}
 
 
 def _batched(one: Instance) -> int:
@@ -104,7 +125,9 @@ def _share(request: Request) -> float:
     return share
 
 
-def _transfer(found: Deployment, one: Instance) -> dict[str, object]:
+def _transfer(found: Deployment, one: Instance, engine: str) -> dict[str, object]:
+    if engine == MINDSPORE:
+        return {"kv_connector": MINDSPORE_CONNECTOR, "kv_role": ROLES[one.phase]}
     sizes = {
         each.phase: {"dp_size": each.strategy.dp, "tp_size": each.strategy.tp, "pp_size": each.strategy.pp}
         for each in found.instances

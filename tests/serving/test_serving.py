@@ -13,7 +13,7 @@ from model_zoo.dimensions import dimensions_of
 from ms_symtensor.cluster.load import load
 from ms_symtensor.errors import InfeasibleError, InputError
 from ms_symtensor.search.constraints.request import free_B
-from ms_symtensor.serving.commands import engine_commands
+from ms_symtensor.serving.commands import MINDSPORE, engine_commands
 from ms_symtensor.serving.deployment import MIXED, SPLIT, TURNS
 from ms_symtensor.serving.memory import cache_B, cache_tokens, weights_B
 from ms_symtensor.serving.phases import decode, first_token_s, most_requests, prefill
@@ -268,8 +268,21 @@ def test_commands_say_what_vllm_ascend_refuses(name, devices, fixed, words):
     assert all(words in one.refused and bool(one.refused) == bool(words) for one in commands)
 
 
+def test_vllm_mindspore_has_its_own_connector_and_words():
+    request = request_for("llama3_8b", devices=4, cache="int8")
+    commands = engine_commands(request, search(request, (SPLIT,)).best, MINDSPORE)
+    assert [one.arguments[0] for one in commands] == ["vllm-mindspore"] * 2
+    assert all("DLLMDsD2DConnector" in one.line and "--kv-cache-dtype int8" in one.line for one in commands)
+    wide = request_for("llama3_8b", devices=4, fixed=fixed_of(["dp=2"]))
+    (one,) = engine_commands(wide, search(wide, (MIXED,)).best, MINDSPORE)
+    assert "over ranks of dp" in one.refused and "--additional-config" not in one.line
+
+
 def test_more_devices_than_experts_take_redundant_ones():
     fixed = fixed_of(["decode.dp=320", "decode.tp=1", "decode.ep=320"])
     request = request_for("deepseek_v3", "cloudmatrix384", 384, weights="int8", fixed=fixed)
-    command = engine_commands(request, search(request, (SPLIT,)).best)[-1]
+    best = search(request, (SPLIT,)).best
+    command = engine_commands(request, best)[-1]
     assert '"num_redundant_experts": 64' in command.line and command.line.startswith("DYNAMIC_EPLB=true vllm serve")
+    command = engine_commands(request, best, MINDSPORE)[-1]
+    assert "only supported on CUDA" in command.refused and command.line.startswith("vllm-mindspore serve")

@@ -4,8 +4,8 @@ Run by the Python of an environment with vllm 0.11.0.
 
 python vllm_mindspore_judge.py VLLM_MINDSPORE < CASES.json
 
-VLLM_MINDSPORE is the folder of the unpacked wheel. Its package imports mindspore. Its configuration, platform and arguments are taken
-by themselves, on a chip that is no 310P, and put where `vllm_mindspore/__init__.py` puts them.
+VLLM_MINDSPORE is the folder of the unpacked wheel. Its package imports mindspore. Its configuration, platform and arguments
+are taken by themselves, on a chip that is no 310P, and put where `vllm_mindspore/__init__.py` puts them.
 Prints for every case what was understood, or why not.
 """
 

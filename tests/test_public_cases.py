@@ -59,6 +59,18 @@ class Router(nn.Cell):
         return ops.cross_entropy(self.head(h), y)
 
 
+class Experts(nn.Cell):
+    """Equal cells side by side, none of which reads another."""
+
+    def __init__(self):
+        super().__init__()
+        self.gate, self.experts = nn.Dense(64, 4), nn.CellList([nn.Dense(64, 64) for _ in range(4)])
+
+    def construct(self, x):
+        h = ops.stack([expert(x) for expert in self.experts], -1)
+        return ((h * ops.softmax(self.gate(x), -1).unsqueeze(-2)).sum(-1) ** 2).mean()
+
+
 def ids():
     return Tensor(np.random.RandomState(0).randint(0, 512, (8, 64)).astype(np.int32))
 
@@ -68,6 +80,7 @@ def routed(kind):
     return Router(kind), (x, Tensor(np.zeros(64, np.int32)))
 
 
+side_by_side = lambda: (Experts(), (Tensor(np.ones((8, 16, 64), np.float32)),))
 one = lambda: (Language(mint.nn.Embedding, (256, 128, 256)), (ids(), ids()))
 two = lambda: (Language(mint.nn.Embedding, (256, 256)), (ids(), ids()))
 one_mended = lambda: (Language(nn.Embedding, (256, 128, 256)), (ids(), ids()))
@@ -114,3 +127,7 @@ def test_a_64_GB_card_is_a_cluster(tmp_path: Path, capsys: pytest.CaptureFixture
     asked = ["--device-num", "8", "--cluster", "atlas_800t_a2_910b4_64"]
     assert main(["plan", "llama3_8b", *asked, "--out", str(tmp_path / "plan")]) == 0
     assert "of 58.0 GiB" in capsys.readouterr().out.replace("58 GiB", "58.0 GiB")
+
+
+def test_blocks_may_stand_side_by_side(place: str, tmp_path: Path) -> None:
+    assert main(["plan", f"{place}:side_by_side", "--device-num", "2", "--out", str(tmp_path / "plan")]) == 0

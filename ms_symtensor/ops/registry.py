@@ -27,7 +27,7 @@ from ms_symtensor.ops.quirks import NO_QUIRKS, UNDISTRIBUTED
 from ms_symtensor.ops.rule import LineRule
 from ms_symtensor.ops.signature import OpView, Signature, view
 from ms_symtensor.ops.unknown import unknown
-from ms_symtensor.tensor.graph import Graph
+from ms_symtensor.tensor.graph import Graph, TensorType
 
 Rule = Callable[[OpView], Signature]
 
@@ -139,7 +139,7 @@ def signature(op: OpView, extra: Mapping[str, Rule] | None = None) -> Signature:
     rule = (extra or {}).get(op.type) or _registered.get(op.type) or rules().get(op.type)
     if rule is None:
         raise UnknownOperatorError(unknown((op,)))
-    if empty := next((t for t in (*op.inputs, *op.outputs) if 0 in t.shape), None):
+    if empty := _empty(op):
         raise InputError(
             f"operator {op.type} ({op.name}) has a tensor without elements, {empty}: nothing of it can be cut"
         )
@@ -151,6 +151,12 @@ def signature(op: OpView, extra: Mapping[str, Rule] | None = None) -> Signature:
             f"operator {op.type} ({op.name}) cannot be {shapes[0] or 'nothing'} -> {shapes[1] or 'nothing'} with its attributes"
             f" ({type(error).__name__}: {error}): capture the network again, or mend the line if it was registered"
         ) from error
+
+
+def _empty(op: OpView) -> TensorType | None:
+    """A tensor of `op` without elements, but for pieces of a split beside others that have some."""
+    pieces = () if any(0 not in t.shape for t in op.outputs) else op.outputs
+    return next((t for t in (*op.inputs, *pieces) if 0 in t.shape), None)
 
 
 def signatures(graph: Graph, extra: Mapping[str, Rule] | None = None) -> Mapping[str, tuple[OpView, Signature]]:

@@ -8,6 +8,12 @@ from ms_symtensor.ops.signature import OpView
 SHOWN = 4
 """So many operators are named with their shapes, so that a message stays in its bounds; further ones by name."""
 
+_WAYS_ROUND = {
+    "InstanceNorm": "nn.GroupNorm with as many groups as channels",
+    **dict.fromkeys(("IndexAdd", "ScatterNd"), "the sum of one-hot vectors of the indices times what is put in"),
+}
+"""What computes the same with operators that have a signature, for some that have none."""
+
 
 def unknown(ops: Sequence[OpView]) -> str:
     """What to tell the user of `ops`, one of every unknown type."""
@@ -21,7 +27,8 @@ def unknown(ops: Sequence[OpView]) -> str:
     shapes = f"{', '.join(map(str, first.inputs))} -> {', '.join(map(str, first.outputs))}"
     more = f" Nor have {', '.join(op.type for op in others[:SHOWN])}{_rest(len(others) - SHOWN)}." if others else ""
     return (
-        f"operator {first.type} ({first.name}) has no signature: {shapes}.{more} Write other operators, or, before you plan,"
+        f"operator {first.type} ({first.name}) has no signature: {shapes}.{more} Write"
+        f" {_WAYS_ROUND.get(first.type, 'other operators')}, or, before you plan,"
         f" ms_symtensor.register({json.dumps(first.type)}, line): one name per dim, the same where dims are cut alike"
     )
 

@@ -34,6 +34,18 @@ def test_an_unknown_operator_is_an_error_that_tells_what_to_do():
         signature(op)
 
 
+def test_a_piece_of_a_split_may_have_no_elements():
+    op = make("SplitWithSize", "float32[8, 64] -> float32[8, 0], float32[8, 64]", sizes=(0, 64), dim=1)
+    assert signature(op).outputs[1][0] == signature(op).inputs[0][0]
+    with pytest.raises(InputError, match=r"has a tensor without elements, float32\[8, 0\]"):
+        signature(make("ReLU", "float32[8, 0] -> float32[8, 0]"))
+
+
+def test_a_way_round_is_told_where_one_is_known():
+    with pytest.raises(UnknownOperatorError, match="Write nn.GroupNorm with as many groups as channels, or"):
+        signature(make("InstanceNorm", "float32[8, 4, 2, 2] -> float32[8, 4, 2, 2]"))
+
+
 def test_an_operator_whose_result_has_any_size_is_told_apart():
     with pytest.raises(UnknownOperatorError, match=r"Unique.*int32\[-1\].*size only a run tells"):
         signature(make("Unique", "int32[32] -> int32[-1], int32[32]"))

@@ -19,6 +19,14 @@ from ms_symtensor.garbage_collection import no_garbage_collection
 
 _FAILURE_DUMPS = "MS_OM_PATH"  # where MindSpore leaves its analysis of a failure; the current directory otherwise
 _CHATTER = ("[WARNING]", "[INFO]", "[DEBUG]")
+_CAUSES = {
+    "The pointer[fg] is null": (
+        "a condition of Python is left in the graph, as of a comprehension with `if` (tuple(v for v in … if v is not None)): write"
+        " the tuple without"
+    ),
+    "Cannot export a PyExecute": "Python runs in it, as for a dict that it returns: return a tensor or a tuple of tensors",
+}
+"""What is behind messages of MindSpore that name no cause, by how they begin."""
 _PLACE = re.compile(r"In file (\S+:\d+)")
 _LOGGED_ERROR = re.compile(r"\[ERROR\][^\]]*\] \w+\] (.*)")
 _PRECOMPILE_ONLY = "MS_DEV_PRECOMPILE_ONLY"  # MindSpore stops after the front end
@@ -122,6 +130,8 @@ def explain(error: BaseException, logged: Sequence[str] = ()) -> str:
     reasons = [line for line in logged if line not in text]
     if reasons and text.startswith("Failure"):
         text = f"{text}: {reasons[0]}"
+    cause = next((cause for begin, cause in _CAUSES.items() if text.startswith(begin)), "")
+    text = f"{text.rstrip('.')}: {cause}" if cause else text
     places = [match.group(1) for line in lines if (match := _PLACE.search(line))]
     own = [place for place in places if "/mindspore/" not in place]
     place = next(iter(own or places), "")

@@ -123,9 +123,8 @@ class Problem:
     def sent_B(self) -> Array:
         """Bytes of these, none of them cut, [members]."""
         grown = self.known.pricer.family.grown
-        found: Array = np.sum(
-            [n.size_B * grown(self.known.power_of(source)) for source, n in self.sent.items()], axis=0
-        )
+        sizes = (n.size_B * grown(self.known.power_of(source)) for source, n in self.sent.items())
+        found: Array = sum(sizes, start=0.0 * grown(0))  # blocks side by side send nothing
         return found
 
     def repeated(self, recomputed: int) -> tuple[int, ...]:

@@ -27,6 +27,17 @@ def test_the_reason_may_stand_in_the_log_only():
     assert text.startswith("Failure:operator MatMul init failed: MatMulInfo0: 64 cannot be divisible by 3 (at")
 
 
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        ("The pointer[fg] is null.\n\n---\n- C++ Call Stack", "null: a condition of Python is left in the graph"),
+        ("Cannot export a PyExecute CNode in MindIR.", "MindIR: Python runs in it, as for a dict that it returns"),
+    ],
+)
+def test_the_cause_is_told_where_mindspore_tells_none(text, cause):
+    assert cause in explain(RuntimeError(text))
+
+
 def test_an_error_without_text_is_named():
     assert explain(KeyError()) == "KeyError"
 

@@ -21,8 +21,8 @@ _FAILURE_DUMPS = "MS_OM_PATH"  # where MindSpore leaves its analysis of a failur
 _CHATTER = ("[WARNING]", "[INFO]", "[DEBUG]")
 _CAUSES = {
     "The pointer[fg] is null": (
-        "a condition of Python is left in the graph, as of a comprehension with `if` (tuple(v for v in … if v is not None)): write"
-        " the tuple without"
+        "a condition of Python is left in the graph, as of a comprehension with `if` (tuple(v for v in … if v is not None)):"
+        " write the tuple without"
     ),
     "Cannot export a PyExecute": "Python runs in it, as for a dict that it returns: return a tensor or a tuple of tensors",
 }

@@ -14,7 +14,7 @@ from ms_symtensor.program.meanings import Meanings, default_strategy
 from ms_symtensor.program.program import ParameterPlacement, Role
 from ms_symtensor.program.reading import Reading, Weight
 from ms_symtensor.program.recomputation import RecomputedWork
-from ms_symtensor.program.settings import StagePlan
+from ms_symtensor.program.settings import OptimizerLevel, StagePlan
 from ms_symtensor.program.weights import place_parameters, root_of
 from ms_symtensor.tensor.dtype import has_gradients
 from ms_symtensor.tensor.graph import Constant, Graph, InputRef, Op, OpOutput, ParameterRef, Source, TensorType
@@ -100,6 +100,7 @@ class _Writer:
         self.out.parameters |= place_parameters(
             self.graph, self.out.signatures, self.out.placements, self.settings, several
         )
+        self._require_sums()
         for name, owner in self.borders.parameters_received.items():
             self.out.parameters[name] = replace(self.out.parameters[name], mirror=None, owner=owner)
         whole = (self.settings.device_num,)
@@ -128,6 +129,16 @@ class _Writer:
         for source, receiver in self.borders.sent:
             self.out.builder.send(self.values[source].tensor, receiver, source.op)
         return self.out
+
+    def _require_sums(self) -> None:
+        """InvalidStrategyError for a weight of two stages whose gradient's shares would have to add up."""
+        borders, level = self.borders, self.settings.optimizer_level
+        for name in borders.gathered & {*borders.parameters_received, *borders.parameters_sent}:
+            if level is OptimizerLevel.LEVEL2 and self.out.parameters[name].shard > 1:
+                raise InvalidStrategyError(
+                    f"MindSpore does not add up gradients at level2 (gradient_accumulation_shard) of {name}, which several stages"
+                    " read in a network of @lazy_inline: use level1"
+                )
 
     def _before_casts(self, source: Source) -> str:
         """The operator whose result a network that does not train returns, Casts behind it left out."""

@@ -2,8 +2,8 @@
 
 A stage does its part for every micro-batch, forward and backward. Weights are gathered and cast once for all of them, as is all
 that depends on weights and constants alone (MindSpore merges what is equal, but where stages are interleaved; in the backward
-pass on one stage only); gradients, which add up from micro-batch to micro-batch, are reduced once (with level2 they are
-scattered at every micro-batch, so that only shares add up).
+pass on one stage only, and not for networks of @lazy_inline). Gradients, which add up from micro-batch to micro-batch, are
+reduced once (with level2 they are scattered at every micro-batch, so that only shares add up).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -65,7 +65,8 @@ class StageProgram:
     def is_once(self, node: Node) -> bool:
         """Whether `node` of `micro` runs once in a step, whatever the number of micro-batches."""
         once = node.role is Role.WEIGHT or (node.role is Role.BORDER and node.parameter is not None)
-        merges = self.pipeline.interleave == 1 and (node.phase is Phase.FORWARD or self.pipeline.stage_num == 1)
+        merges_back = self.pipeline.stage_num == 1 and not self._is_lazy
+        merges = self.pipeline.interleave == 1 and (node.phase is Phase.FORWARD or merges_back)
         if merges and node.outputs:
             once = once or self._varying.isdisjoint(node.outputs)
         if node.role is Role.SYNC and node.kind in COLLECTIVES:
@@ -73,6 +74,11 @@ class StageProgram:
         elif node.role is Role.SYNC and not self._received.isdisjoint(node.inputs):
             once = True
         return once
+
+    @cached_property
+    def _is_lazy(self) -> bool:
+        """Whether weights are of cells that are compiled once for all their calls."""
+        return any(parameter.in_shared_block for parameter in self.graph.parameters)
 
     @cached_property
     def _received(self) -> frozenset[int]:

@@ -52,6 +52,8 @@ def refusal(config: TransformerConfig, layout: UniformLayout) -> str:
          "optimizer_level=level3 cannot stand beside gradient_accumulation_shard, which its files have: levels 0 to 2"),
         (layout.optimizer_level is OptimizerLevel.LEVEL2 and layout.stages.number == 1 < layout.stages.micro_batch_num,
          "gradient_accumulation_shard does not go with gradients that add up on one stage"),
+        (layout.optimizer_level is OptimizerLevel.LEVEL2 and layout.stages.number > 1 and reads_embedding_twice(config),
+         "MindSpore does not compile gradient_accumulation_shard where first and last stage read the weight of the embedding"),
         (layout.optimizer_weight_shard_size != -1, "the optimizer shards over all copies"),
         (not of.cuts_embedding, "mcore networks cut the embedding as the head: vocab_emb_dp is turned to False"),
         (of.gathers_logits, "the loss is computed from a cut vocabulary"),
@@ -60,6 +62,11 @@ def refusal(config: TransformerConfig, layout: UniformLayout) -> str:
     )  # fmt: skip
     reason = next((f"MindFormers: {words}" for is_refused, words in checks if is_refused), "")
     return reason or _unsayable(config, layout)
+
+
+def reads_embedding_twice(config: TransformerConfig) -> bool:
+    """Whether the last stage reads the weight of the embedding, too: for its head, or to predict a second token."""
+    return config.tied_embeddings or config.second_token_weight > 0
 
 
 def _unsayable(config: TransformerConfig, layout: UniformLayout) -> str:

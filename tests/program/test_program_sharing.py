@@ -1,6 +1,7 @@
 """Equal gradients are one; of MindSpore's own: tests/bridge/judge/test_equal_gradients.py."""
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
@@ -56,6 +57,22 @@ def test_weights_whose_gradients_are_equal_are_summed_at_once(factor, sums):
     found = partition(*two_products(factor))
     assert [n.kind for n in found.nodes if n.role is Role.SYNC] == ["AllReduce"] * sums
     assert [n.kind for n in found.nodes if n.phase is Phase.BACKWARD].count("MatMulGrad") == sums
+
+
+@pytest.mark.parametrize(("others", "sums"), [((2.0,), 1), ((3.0,), 2), (None, 2)])
+def test_equal_scalars_are_one_tensor(others, sums):
+    """`2 (x @ a) + c (x @ b)`: where c is 2 as well, the gradients of both products are one."""
+    graph, of = two_products(2.0)
+    scalars = {"other": (2.0,), "scaled": others}
+    ops = [
+        replace(o, type="Mul", inputs=(o.inputs[0], Constant(tensor=SCALAR, elements=scalars[o.name])))
+        if o.name in scalars
+        else o
+        for o in graph.ops
+    ]
+    of.strategies.update(dict.fromkeys(scalars, OpStrategy(((4, 1), ()))))
+    found = partition(replace(graph, ops=tuple(ops)), of)
+    assert [n.kind for n in found.nodes].count("MatMulGrad") == sums
 
 
 @pytest.mark.parametrize("adds", ["Add", "InplaceAddExt"])

@@ -29,6 +29,13 @@ def test_micro_batches_are_gradient_accumulation_where_there_are_no_stages() -> 
     assert [said(STAGED, key) for key in ("batch_size", "gradient_accumulation_steps", "micro_batch_num")] == [4, 1, 8]
 
 
+def test_level2_does_not_go_with_a_weight_of_two_stages() -> None:
+    tied = replace(CONFIG, tied_embeddings=True)
+    with pytest.raises(CannotSayError, match="first and last stage read the weight of the embedding"):
+        settings_of(tied, STAGED)
+    assert said(replace(STAGED, optimizer_level=OptimizerLevel.LEVEL1), "gradient_accumulation_shard", tied) is False
+
+
 def test_blocks_of_uneven_stages() -> None:
     layout = replace(STAGED, recompute=Recomputation(blocks=(2, 1)))
     assert said(layout, "offset") == [1, 0] and said(layout, "recompute") == [2, 1]

@@ -26,14 +26,14 @@ def fitted(prices: Prices, layout: UniformLayout, rules: Rules, best_s: float) -
     take `best_s` seconds or more. Errors: those of `Prices.of`.
     """
     limits, limit_B = prices.request.limits, prices.request.limit_B
-    every = tuple(levels(limits, rules, layout.degrees.data_parallel))
+    every = _levels(prices, layout, rules)
     if every and not _is_pinned(limits) and prices.recomputes(layout):
         least = _with_least(prices, layout, every)
         if least is not None and least[1].peak_memory_B > limit_B:
             yield least
             return
     for level in every:
-        at = replace(layout, optimizer_level=OptimizerLevel(level))
+        at = replace(layout, optimizer_level=level)
         if _is_pinned(limits):
             pinned = recomputation(limits, prices.config.num_layers, at.stages.number)
             found = replace(at, recompute=pinned)
@@ -60,13 +60,25 @@ def fitted(prices: Prices, layout: UniformLayout, rules: Rules, best_s: float) -
                 yield found, price
 
 
-def _with_least(prices: Prices, layout: UniformLayout, every: tuple[int, ...]) -> Found | None:
-    """`layout` at the last level with all blocks recomputed, which lowers its peak most. None: MindSpore has no such level."""
-    at = replace(layout, optimizer_level=OptimizerLevel(every[-1]))
-    try:
-        return _at(prices, at, layout.stages.of(prices.config.num_layers), ())
-    except SymTensorError:
-        return None
+def _levels(prices: Prices, layout: UniformLayout, rules: Rules) -> tuple[OptimizerLevel, ...]:
+    """Levels of the optimizer's sharding to try, the lowest first: that of `layout`, and others that the rules allow."""
+    every = map(OptimizerLevel, levels(prices.request.limits, rules, layout.degrees.data_parallel))
+    return tuple(
+        level
+        for level in every
+        if level is layout.optimizer_level or not rules.refusal(prices.config, replace(layout, optimizer_level=level))
+    )
+
+
+def _with_least(prices: Prices, layout: UniformLayout, every: tuple[OptimizerLevel, ...]) -> Found | None:
+    """`layout` with what lowers its peak most: all blocks recomputed, at the last level that MindSpore has; None: it has none."""
+    for level in reversed(every):
+        try:
+            found = replace(layout, optimizer_level=level)
+            return _at(prices, found, layout.stages.of(prices.config.num_layers), ())
+        except SymTensorError:
+            continue
+    return None
 
 
 def _is_pinned(limits: Limits) -> bool:

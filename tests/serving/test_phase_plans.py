@@ -192,6 +192,21 @@ def test_latent_attention_is_compiled_as_predicted_and_proved(
 
 
 @pytest.mark.matrix
+def test_stages_of_prefill_hand_on_to_each_other_and_their_caches_to_one_stage_of_decode(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("mindspore")
+    pins = ["prefill.pp=2", "prefill.tp=1", "prefill.dp=1", "decode.pp=1", "decode.tp=2", "decode.dp=1", "decode.ep=2"]
+    fixed = [word for pin in pins for word in ("--fix", pin)]
+    out = serve(tmp_path, *fixed, "--disaggregated", dims=LATENT)
+    capsys.readouterr()
+    assert main(["prove", str(out), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["equal"] and found["ranks"] == {"prefill": 2, "decode": 2} and found["caches_checked"] == 2
+    assert all(error <= 1e-5 for error in found["logits_rel_error"].values())
+
+
+@pytest.mark.matrix
 def test_logits_of_both_phases_are_those_of_one_process(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("mindspore")
     out = serve(tmp_path, "--fix", "tp=4", "--colocated")

@@ -1,9 +1,11 @@
 """Prove the phases of serving: prompts are taken in, and a token is generated, by every rank's program with its cache.
 
-Logits of both are compared with those of one process that has full attention over all tokens and no cache to read from.
+Logits of both are compared with those of one process that has full attention over all tokens and no cache to read from. Stages
+of a pipeline run one after the other, and what leaves one goes to the next.
 """
 
 import math
+import re
 import tempfile
 import time
 from collections.abc import Mapping
@@ -33,6 +35,7 @@ from ms_symtensor.program.settings import StagePlan
 from ms_symtensor.strategy.plan import Plan
 
 PREFILL, DECODE = "prefill", "decode"
+_LAYER, _PLAN = re.compile(r"^layers\.(\d+)\."), re.compile(r"(prefill|decode)(?:_(\d+))?")
 _CACHES = ("key_cache", "value_cache", "latent_cache")
 _BLOCK_TOKENS, _CHUNK = 4, 6
 """Small sizes of a reduced network: blocks of so many tokens, prompts of one whole block and a part of the next one."""
@@ -59,74 +62,134 @@ class PhaseProof:
 
 @dataclass(frozen=True)
 class _Small:
-    """A phase's plan for a small network."""
+    """The plan of a stage of a phase for a small network, of which `first` layers are on stages before it."""
 
     plan: Plan
     config: Any
+    first: int = 0
+
+    def in_whole(self, name: str) -> str:
+        """What a parameter of the stage is called in the network of all stages."""
+        return _LAYER.sub(lambda found: f"layers.{int(found[1]) + self.first}.", name)
 
 
 def prove_phases(plans: Mapping[str, Plan], request: Request) -> PhaseProof:
     """Prove the plans of `prefill` and `decode` of one network of the zoo at reduced sizes.
 
-    Errors: InputError for plans of pipeline stages, or of too many ranks; InfeasibleError if the networks cannot be made small;
+    Errors: InputError for plans of too many ranks, or that are no phases; InfeasibleError if the networks cannot be made small;
     CompilerError, ExecutionError.
     """
     begun = time.perf_counter()
-    if set(plans) != {PREFILL, DECODE}:
-        raise InputError(
-            f"a proof is of prefill and decode on one stage each, and here are {', '.join(plans)}: serve with --fix pp=1"
-        )
+    staged = _stages_of(plans)
     if request.steps:
         raise InputError("--steps is for training: leave it out")
     import_mindspore()
-    small, reduction = _reduced(plans, request.ranks)
-    values = _Values(small[PREFILL].config, small[DECODE].config)
+    whole, small, reduction = _reduced(staged, request.ranks)
+    values = _Values(small[PREFILL][0].config, small[DECODE][0].config)
     substituter = Substituter()
     found = {}
     caches: dict[str, numpy.ndarray] = {}
-    for phase in (PREFILL, DECODE):
-        found[phase] = _run(phase, small, values, caches, substituter, request.time_limit_s)
-        caches = _assembled(found[phase])
-    logits = tuple(_logits(phase, run) for phase, run in found.items())
-    compared = tuple(_cache(name, found[PREFILL]) for name in _caches(found[PREFILL]))
-    ranks = {phase: one.plan.device_num for phase, one in small.items()}
+    for phase, stages in small.items():
+        found[phase] = _run(phase, stages, whole, values, caches, substituter, request.time_limit_s)
+        caches = {name: value for run in found[phase] for name, value in _assembled(run).items()}
+    logits = tuple(_logits(phase, runs[-1]) for phase, runs in found.items())
+    compared = tuple(_cache(name, run) for run in found[PREFILL] for name in _caches(run))
+    ranks = {phase: sum(one.plan.device_num for one in stages) for phase, stages in small.items()}
     return PhaseProof(ranks, logits, compared, substituter.used, reduction, time.perf_counter() - begun)
 
 
-def _reduced(plans: Mapping[str, Plan], ranks: int | None) -> tuple[dict[str, _Small], Mapping[str, tuple[int, int]]]:
-    """Both plans for one small network; the sizes before and after."""
+def _stages_of(plans: Mapping[str, Plan]) -> dict[str, list[Plan]]:
+    """The plans of the stages of each phase, `prefill` or `prefill_0`, `prefill_1` and so on. InputError for others."""
+    found: dict[str, list[Plan]] = {PREFILL: [], DECODE: []}
+    for name, plan in plans.items():
+        read = _PLAN.fullmatch(name)
+        if read is None or int(read[2] or 0) != len(found[read[1]]):
+            raise InputError(f"{name} is no phase, or no next stage of one: serve again")
+        found[read[1]].append(plan)
+    if not all(found.values()):
+        raise InputError(f"a proof is of prefill and decode, and here are {', '.join(plans)}: serve again")
+    return found
+
+
+def _layers(config_of: Mapping[str, list[Any]]) -> dict[str, list[list[int]]]:
+    """Which layers of every stage stay, by their numbers in it: of one stage `kept_layers`, else the first of every part that no
+    stage of either phase divides.
+    """
+    ends = {name: numpy.cumsum([config.num_layers for config in stages]).tolist() for name, stages in config_of.items()}
+    if ends[PREFILL][-1] != ends[DECODE][-1]:
+        raise InputError("prefill and decode have different numbers of layers: serve again")
+    kept = sorted({0, *ends[PREFILL][:-1], *ends[DECODE][:-1]})
+    if len(kept) == 1:
+        kept = list(kept_layers(config_of[PREFILL][0], None))
+    return {
+        name: [
+            [n - start for n in kept if start <= n < end] for start, end in zip([0, *found[:-1]], found, strict=True)
+        ]
+        for name, found in ends.items()
+    }
+
+
+def _reduced(
+    plans: Mapping[str, list[Plan]], ranks: int | None
+) -> tuple[Any, dict[str, tuple[_Small, ...]], Mapping[str, tuple[int, int]]]:
+    """A small network, the plans of both phases for its stages, and the sizes before and after."""
     from model_zoo.builder import build_graph
     from model_zoo.dimensions import dimensions_of
 
-    configs = {name: dimensions_of(plan.source["model"], **zoo_options(plan.source)) for name, plan in plans.items()}
-    kept = kept_layers(configs[PREFILL], None)
-    shallow = {name: config.with_layers(kept) for name, config in configs.items()}
-    stages: dict[str, StagePlan] = {}
-    for name, plan in plans.items():
-        graph = build_graph(shallow[name])
-        stage = StagePlan(carried(plan.strategies, graph, kept), plan.settings)
-        number = plan.device_num if ranks is None else min(ranks, plan.device_num)
-        if number > MAX_RANKS:
-            raise InputError(
-                f"{number} processes are too many for one machine: prove it with --ranks {MAX_RANKS} at most"
-            )
-        stages[name] = stage if number == plan.device_num else on_first_ranks(graph, stage, number)
-    expected = {name: collectives_of(build_graph(shallow[name]), [stages[name]], None) for name in plans}
-    common = math.lcm(*(stage.settings.device_num for stage in stages.values()))
-    for candidate in reduced_dimensions(shallow[PREFILL], common):
-        sized = {name: _sized(candidate, config, common) for name, config in shallow.items()}
+    configs = {
+        name: [dimensions_of(plan.source["model"], **zoo_options(plan.source)) for plan in stages]
+        for name, stages in plans.items()
+    }
+    kept = _layers(configs)
+    every = [(name, n) for name, stages in plans.items() for n in range(len(stages))]
+    shallow = {(name, n): configs[name][n].with_layers(kept[name][n]) for name, n in every}
+    cut = {
+        one: _on_ranks(plans[one[0]][one[1]], build_graph(shallow[one]), kept[one[0]][one[1]], ranks) for one in every
+    }
+    expected = {one: collectives_of(build_graph(shallow[one]), [cut[one]], None) for one in every}
+    common = math.lcm(*(stage.settings.device_num for stage in cut.values()))
+    kinds = [shallow[PREFILL, n].kind(layer) for n, of in enumerate(kept[PREFILL]) for layer in range(len(of))]
+    network = shallow[PREFILL, 0].of_kinds(kinds)
+    starts = {(name, n): sum(map(len, kept[name][:n])) for name, n in every}
+    for candidate in reduced_dimensions(network, common):
+        sized = {
+            one: _sized(candidate.with_layers(range(first, first + shallow[one].num_layers)), shallow[one], common)
+            for one, first in starts.items()
+        }
         try:
-            if any(collectives_of(build_graph(sized[n]), [stages[n]], None) != expected[n] for n in plans):
+            if any(collectives_of(build_graph(sized[one]), [cut[one]], None) != expected[one] for one in every):
                 continue
         except InvalidStrategyError:
             continue
-        small = {name: _Small(_carried_plan(plans[name], stages[name], one), one) for name, one in sized.items()}
-        sizes = changed(replace(configs[DECODE], phase=None), replace(sized[DECODE], phase=None))
-        devices = {f"{name}.device_num": (plans[name].device_num, one.plan.device_num) for name, one in small.items()}
-        return small, sizes | {name: pair for name, pair in devices.items() if pair[0] != pair[1]}
+        small: dict[str, tuple[_Small, ...]] = {PREFILL: (), DECODE: ()}
+        for one in every:
+            carried_plan = _carried_plan(plans[one[0]][one[1]], cut[one], sized[one])
+            small[one[0]] += (_Small(carried_plan, sized[one], starts[one]),)
+        whole = _sized(candidate, configs[PREFILL][0], common)
+        whole = replace(whole, phase=replace(whole.phase, first=True, last=True))
+        before = replace(configs[DECODE][0], num_layers=sum(config.num_layers for config in configs[DECODE]))
+        after = replace(sized[DECODE, 0], num_layers=len(kinds))
+        sizes = changed(replace(before, phase=None, kinds=()), replace(after, phase=None, kinds=()))
+        devices = {
+            f"{name}.device_num": (
+                sum(plan.device_num for plan in plans[name]),
+                sum(one.plan.device_num for one in stages),
+            )
+            for name, stages in small.items()
+        }
+        return whole, small, sizes | {name: pair for name, pair in devices.items() if pair[0] != pair[1]}
     raise InfeasibleError(
-        f"no smaller {plans[PREFILL].model} has the programs of these plans, so that they cannot be run here"
+        f"no smaller {plans[PREFILL][0].model} has the programs of these plans, so that they cannot be run here"
     )
+
+
+def _on_ranks(plan: Plan, graph: Any, kept: list[int], ranks: int | None) -> StagePlan:
+    """The plan's layouts for the layers `kept`, on its first `ranks` devices."""
+    stage = StagePlan(carried(plan.strategies, graph, kept), plan.settings)
+    number = plan.device_num if ranks is None else min(ranks, plan.device_num)
+    if number > MAX_RANKS:
+        raise InputError(f"{number} processes are too many for one machine: prove it with --ranks {MAX_RANKS} at most")
+    return stage if number == plan.device_num else on_first_ranks(graph, stage, number)
 
 
 def _sized(candidate: Any, config: Any, devices: int) -> Any:
@@ -190,8 +253,9 @@ class _Values:
 
 @dataclass(frozen=True)
 class _Run:
-    """What every rank found, and the one process, in every round: its caches have the tokens of that round alone."""
+    """What every rank of a stage found, and the one process, in every round: its caches have the tokens of that round alone."""
 
+    stage: _Small
     programs: tuple[Executable, ...]
     ranks: tuple[tuple[Results, ...], ...]
     whole: tuple[Results, ...]
@@ -199,8 +263,39 @@ class _Run:
 
 def _run(
     phase: str,
-    small: Mapping[str, _Small],
+    stages: tuple[_Small, ...],
+    network: Any,
     values: _Values,
+    caches: Mapping[str, numpy.ndarray],
+    substituter: Substituter,
+    time_limit_s: float,
+) -> list[_Run]:
+    """The stages of a phase, one after the other; one process has `network`, which is prefill's of all stages."""
+    from model_zoo.network import build
+
+    alone = network
+    rounds = [(values.prompts(n), values.prompts(n)) for n in range(values.rounds)]
+    if phase == DECODE:
+        alone = replace(network, seq_length=_CHUNK + 1, batch_size=values.number)
+        rounds = [(values.whole(), values.token())]
+    cell, inputs = build(alone)
+    (whole,) = compile_forward(cell, inputs, 1, None, substituter)
+    found: list[_Run] = []
+    for one in stages:
+        if found:  # hidden states in the place of ids
+            rounds = [
+                (expected, (results[0].losses[0], *given[1:]))
+                for (expected, given), results in zip(rounds, found[-1].ranks, strict=True)
+            ]
+        found.append(_run_stage(phase, one, whole, rounds, caches, substituter, time_limit_s))
+    return found
+
+
+def _run_stage(
+    phase: str,
+    one: _Small,
+    whole: Executable,
+    rounds: list[tuple[tuple[numpy.ndarray, ...], tuple[numpy.ndarray, ...]]],
     caches: Mapping[str, numpy.ndarray],
     substituter: Substituter,
     time_limit_s: float,
@@ -208,17 +303,10 @@ def _run(
     from model_zoo.builder import build_graph
     from model_zoo.network import build
 
-    one = small[phase]
     cell, inputs = build(one.config)
     apply(cell, build_graph(one.config), one.plan)
-    full = replace(small[PREFILL].config, seq_length=_CHUNK + 1, batch_size=values.number)
-    alone, alone_inputs = build(small[PREFILL].config if phase == PREFILL else full)
-    (whole,) = compile_forward(alone, alone_inputs, 1, None, substituter)
     programs = tuple(compile_forward(cell, inputs, one.plan.device_num, parallel_config(one.plan), substituter))
     require_meetings([program.meetings for program in programs])
-    rounds = [(values.prompts(n), values.prompts(n)) for n in range(values.rounds)]
-    if phase == DECODE:
-        rounds = [(values.whole(), values.token())]
     names = [f"{phase}{number}" for number in range(len(rounds))]
     with ExitStack() as stack:
         folder = tempfile.TemporaryDirectory(prefix="symtensor_prove_", ignore_cleanup_errors=True)
@@ -227,12 +315,12 @@ def _run(
         for name, (expected, given) in zip(names, rounds, strict=True):
             write_program(job, REFERENCE, name, whole, expected, _parameters(whole, {}))
             for program in programs:
-                own = _as_in(program, _parameters(whole, caches))
+                own = _as_in(program, _parameters(whole, caches), one)
                 write_program(job, f"rank{program.rank}", name, program, given, own)
         begin(job, dict.fromkeys(names, 1), {name: ranks for p in programs for name, ranks in p.groups.items()})
         processes.wait(job, time_limit_s)
         ranks = tuple(tuple(read_results(job, f"rank{p.rank}", name) for p in programs) for name in names)
-        return _Run(programs, ranks, tuple(read_results(job, REFERENCE, name) for name in names))
+        return _Run(one, programs, ranks, tuple(read_results(job, REFERENCE, name) for name in names))
 
 
 def _is_cache(name: str) -> bool:
@@ -249,20 +337,24 @@ def _parameters(whole: Executable, caches: Mapping[str, numpy.ndarray]) -> dict[
     }
 
 
-def _as_in(program: Executable, values: Mapping[str, numpy.ndarray]) -> dict[str, numpy.ndarray]:
-    """`values` in the shapes of `program`: in decode of latent attention a weight has its heads apart."""
+def _as_in(program: Executable, values: Mapping[str, numpy.ndarray], one: _Small) -> dict[str, numpy.ndarray]:
+    """`values` in the shapes of `program`: in decode of latent attention a weight has its heads apart. A last stage has a table
+    of its own where the whole network has one for both ends.
+    """
     shapes = {
         name: program.layouts[name].layout.shape if name in program.layouts else kind.shape
         for name, kind in program.parameters
     }
-    return {name: values[name].reshape(shape) for name, shape in shapes.items()}
+    tied = {"output_table": "word_embedding.table"} if "output_table" not in values else {}
+    names = {name: one.in_whole(name) for name in shapes}
+    return {name: values[tied.get(known, known)].reshape(shapes[name]) for name, known in names.items()}
 
 
 def _assembled(run: _Run) -> dict[str, numpy.ndarray]:
     """The whole of every cache, from what its ranks hold: what goes from prefill's instances to those of decode."""
     found = {}
     for name in _caches(run):
-        shape = run.whole[0].parameters[name].shape
+        shape = run.whole[0].parameters[run.stage.in_whole(name)].shape
         number = numpy.arange(math.prod(shape)).reshape(shape)
         whole = numpy.zeros(shape, numpy.float32).reshape(-1)
         for results in run.ranks:
@@ -271,12 +363,13 @@ def _assembled(run: _Run) -> dict[str, numpy.ndarray]:
                 places = slice_of(number, program.layouts.get(name), program.rank)
                 one[places.reshape(-1)] = result.parameters[name].reshape(-1)
             whole += one
-        found[name] = whole.reshape(shape)
+        found[run.stage.in_whole(name)] = whole.reshape(shape)
     return found
 
 
 def _caches(run: _Run) -> list[str]:
-    return [name for name in run.whole[0].parameters if _is_cache(name)]
+    """By their names in the stage."""
+    return [name for name, _ in run.programs[0].parameters if _is_cache(name)]
 
 
 def _logits(phase: str, run: _Run) -> Difference:
@@ -290,9 +383,9 @@ def _logits(phase: str, run: _Run) -> Difference:
 
 def _cache(name: str, run: _Run) -> Difference:
     def of(whole: Results, ranks: tuple[Results, ...]) -> Difference:
-        value = whole.parameters[name]
+        value = whole.parameters[run.stage.in_whole(name)]
         expected = [slice_of(value, program.layouts.get(name), program.rank) for program in run.programs]
         found = [one.parameters[name] for one in ranks]
-        return difference(name, expected, found, scale_of(value, 0.0), range(len(found)))
+        return difference(run.stage.in_whole(name), expected, found, scale_of(value, 0.0), range(len(found)))
 
     return max((of(*pair) for pair in zip(run.whole, run.ranks, strict=True)), key=lambda one: one.error)

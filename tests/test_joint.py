@@ -69,6 +69,8 @@ def test_the_command_chooses_both(capsys: pytest.CaptureFixture[str]) -> None:
     [
         (["llama3_8b"], "TO is missing"),
         (["--joint", "llama3_8b", "--device-num", "2"], "--global-batch-size"),
+        (["--joint", "llama3_8b", *SIZES, "--out", "x"], "--out is for two folders"),
+        (["plan/x", "plan/y", "--global-batch-size", "4"], "--global-batch-size is for --joint"),
         (["--joint", "llama3_8b", "plan/x", *SIZES], "one MODEL"),
         (["--joint", "llama3_8b", *SIZES, "--fix", "context_parallel=2"], "context_parallel"),
         (["--joint", "bert_large", *SIZES], "does not generate"),

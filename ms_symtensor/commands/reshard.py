@@ -12,6 +12,11 @@ EXAMPLES = (
     "symtensor reshard --joint qwen3_30b_a3b --device-num 16 --global-batch-size 256 --input-tokens 1024 --output-tokens 2048",
 )
 
+OF_FOLDERS = (
+    "out", "prove", "rollout", "replicas", "rollout_dtype", "weights_only", "apart", "keep_ranks", "keep_source",
+)  # fmt: skip
+OF_JOINT = ("device_num", "global_batch_size", "input_tokens", "output_tokens", "fix")
+
 
 def arguments(command: argparse.ArgumentParser) -> None:
     """What the command takes."""
@@ -91,6 +96,11 @@ def run(chosen: argparse.Namespace) -> int:
     from ms_symtensor.strategy.plan import Plan
     from ms_symtensor.tensor.graph import Graph
 
+    other_way = OF_FOLDERS if chosen.joint else OF_JOINT
+    given = [name for name in other_way if getattr(chosen, name) not in (None, False, [])]
+    if given:
+        option = f"--{given[0].replace('_', '-')}"
+        raise InputError(f"{option} is {'for two folders' if chosen.joint else 'for --joint'}: leave it out")
     if chosen.joint:
         from ms_symtensor.commands.reshard_joint import reshard_joint
 

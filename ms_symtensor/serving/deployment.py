@@ -1,5 +1,6 @@
 """Deployments: instances on devices, and what `search` takes of a request."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -86,6 +87,7 @@ class Priced:
 def instance_of(
     request: Request, phase: str, count: int, passes: Passes, n: int, rate: float, latency_s: float
 ) -> Instance:
+    """Of entry `n` of `passes`."""
     one = passes.one
     tokens = int(passes.tokens[n])
     requests = max(1, round(float(passes.requests[n]))) if phase == "prefill" else int(passes.requests[n]) * one.pp
@@ -109,17 +111,17 @@ def instance_of(
 def deployment_of(
     request: Request, mode: str, instances: tuple[Instance, ...], rate: float, ttft_s: float, tpot_s: float
 ) -> Deployment:
+    """Of all instances `rate` requests a second."""
     return Deployment(mode, instances, rate, ttft_s, tpot_s, rate * request.tokens.output / request.device_num)
 
 
-def degrees_of(fixed: dict[str, int] | object) -> dict[str, int]:
-    assert isinstance(fixed, dict)
+def degrees_of(fixed: Mapping[str, int]) -> dict[str, int]:
+    """What of the pins is of a strategy."""
     return {name: value for name, value in fixed.items() if name not in ("requests", "tokens")}
 
 
-def batches(fixed: object, first: Passes | None, steps: Passes | None) -> np.ndarray:
+def batches(fixed: Mapping[str, int], first: Passes | None, steps: Passes | None) -> np.ndarray:
     """Which numbers of tokens and of requests `fixed` leaves: [tokens, requests]."""
-    assert isinstance(fixed, dict)
     rows = np.ones(1 if first is None else first.tokens.size, dtype=bool)
     columns = np.ones(1 if steps is None else steps.requests.size, dtype=bool)
     if first is not None and "tokens" in fixed:

@@ -40,7 +40,9 @@ class Gate(nn.Cell):
 
 
 class LstmLayer(nn.Cell):
-    """[batch * steps, width] -> [batch * steps, width]; states begin with zeros."""
+    """[batch, steps, width] -> the same; states begin with zeros. A pipeline can be cut behind what joins them, not behind a
+    Reshape.
+    """
 
     def __init__(self, width: int, steps: int) -> None:
         super().__init__()
@@ -52,6 +54,7 @@ class LstmLayer(nn.Cell):
         self.stack, self.flatten = ops.Stack(1), ops.Reshape()
 
     def construct(self, x: Tensor) -> Tensor:
+        x = self.flatten(x, (x.shape[0] * self.steps, self.width))
         admit, forget = self.admit.of_inputs(x, self.steps), self.forget.of_inputs(x, self.steps)
         candidate, release = self.candidate.of_inputs(x, self.steps), self.release.of_inputs(x, self.steps)
         new = self.mul_new(self.sigmoid_admit(admit[0]), self.tanh_candidate(candidate[0]))
@@ -63,7 +66,7 @@ class LstmLayer(nn.Cell):
             new = self.add(self.mul_new(admitted, self.tanh_candidate(self.candidate(candidate[n], state))), kept)
             released = self.sigmoid_release(self.release(release[n], state))
             states = (*states, self.mul_state(released, self.tanh_cell(new)))
-        return self.flatten(self.stack(states), (x.shape[0], self.width))
+        return self.stack(states)
 
 
 class LstmModel(nn.Cell):
@@ -79,10 +82,10 @@ class LstmModel(nn.Cell):
 
     def construct(self, input_ids: Tensor, labels: Tensor, loss_mask: Tensor) -> Tensor:
         batch, steps = input_ids.shape
-        x = self.flatten(self.embedding(input_ids), (batch * steps, self.width))
+        x = self.embedding(input_ids)
         for layer in self.layers:
             x = layer(x)
-        logits = self.head(x, self.table)
+        logits = self.head(self.flatten(x, (batch * steps, self.width)), self.table)
         return self.loss(
             logits, self.flatten_labels(labels, (batch * steps,)), self.flatten_mask(loss_mask, (batch * steps, 1))
         )

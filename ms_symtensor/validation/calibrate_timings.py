@@ -1,7 +1,8 @@
 """Times of kernels and passes after a calibration on those of other models."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import zip_longest
 
 import numpy as np
 
@@ -15,14 +16,14 @@ from ms_symtensor.validation.timings import Compared, compared
 
 def leave_one_model_out(rows: Sequence[Compared], steps: int, seed: int) -> tuple[Compared, ...]:
     """`rows` as they are predicted with the constants that explain `steps` times of other models on the same cluster best, which
-    `seed` draws.
+    `seed` draws, a kind again only when all others have come as often.
 
     Errors: InputError where a cluster has times of one model only.
     """
     order = np.random.default_rng(seed).permutation(len(rows)).tolist()
     found = list(rows)
     for cluster, model in dict.fromkeys((row.cluster, row.timing.model) for row in rows):
-        others = [rows[n] for n in order if rows[n].cluster == cluster and rows[n].timing.model != model][:steps]
+        others = in_turns(rows[n] for n in order if rows[n].cluster == cluster and rows[n].timing.model != model)[:steps]
         if not others:
             raise InputError(f"calibration takes times of other models, and {model} is the only one on {cluster}")
         fitted = _fitted(others, load(cluster))
@@ -30,6 +31,14 @@ def leave_one_model_out(rows: Sequence[Compared], steps: int, seed: int) -> tupl
             if (row.cluster, row.timing.model) == (cluster, model):
                 found[number] = replace(row, predicted_s=compared(row.timing, fitted).predicted_s)
     return tuple(found)
+
+
+def in_turns(rows: Iterable[Compared]) -> list[Compared]:
+    """One of every kind, then another one of every kind that has more, and so on."""
+    kinds: dict[str, list[Compared]] = {}
+    for row in rows:
+        kinds.setdefault(row.timing.kind, []).append(row)
+    return [row for turn in zip_longest(*kinds.values()) for row in turn if row is not None]
 
 
 def _fitted(rows: Sequence[Compared], cluster: Cluster) -> Cluster:

@@ -42,7 +42,7 @@ def timing(row: Row) -> Timing:
     """UnusableRowError for a device without a cluster file, and a network whose dimensions are not known."""
     cluster, name = gpu_cluster(row.text("device")), row.text("model")
     if row.text("precision") not in PRECISIONS:
-        raise row.malformed("precision", f"is none of {', '.join(PRECISIONS)}")
+        raise UnusableRowError(f"precision {row.text('precision')!r} is none of {', '.join(PRECISIONS)}")
     weights, cache = PRECISIONS[row.text("precision")]
     tp, pp, prompt, output = (row.count(column) for column in ("tp", "pp", "input_len", "output_len"))
     if max(tp, pp) > 1 << 10 or max(prompt, output) > _MOST:

@@ -112,4 +112,4 @@ def _seconds(row: Row, value: str) -> float:
         return number * UNIT_S[unit]
     if unit.startswith("tokens/s") and number > 0:
         return 1 / number
-    raise row.malformed("unit", "is neither s, ms nor tokens/s")
+    raise UnusableRowError(f"a value of {value} in {unit!r}, which is neither s, ms nor tokens/s")

@@ -53,7 +53,7 @@ def timing(row: Row) -> Timing:
     name, cards = row.text("model"), row.count("cards")
     lengths = re.fullmatch(r"([\d.]+)K\+([\d.]+)K", row.text("lengths"))
     if lengths is None:
-        raise row.malformed("lengths", "is not such as 3.5K+1.5K, of prompts and outputs")
+        raise UnusableRowError("lengths are not such as 3.5K+1.5K, of prompts and outputs")
     if cards > _MOST_CARDS:
         raise row.malformed("cards", f"is above {_MOST_CARDS}")
     known = cluster_of(row.text("hardware"))

@@ -23,7 +23,8 @@ def leave_one_model_out(rows: Sequence[Compared], steps: int, seed: int) -> tupl
     order = np.random.default_rng(seed).permutation(len(rows)).tolist()
     found = list(rows)
     for cluster, model in dict.fromkeys((row.cluster, row.timing.model) for row in rows):
-        others = in_turns(rows[n] for n in order if rows[n].cluster == cluster and rows[n].timing.model != model)[:steps]
+        drawn = (rows[n] for n in order if rows[n].cluster == cluster and rows[n].timing.model != model)
+        others = in_turns(drawn)[:steps]
         if not others:
             raise InputError(f"calibration takes times of other models, and {model} is the only one on {cluster}")
         fitted = _fitted(others, load(cluster))

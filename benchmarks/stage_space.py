@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from benchmarks.brute_force import all_priced, combinations, selections
 from ms_symtensor.algebra.divisors import divisors
-from ms_symtensor.cluster.collective_time import collective_time_s
 from ms_symtensor.cluster.topology import Cluster
+from ms_symtensor.cost.move import message_s
 from ms_symtensor.cost.stage_memory import stage_memory_B
 from ms_symtensor.cost.stage_time import StageSeconds, pipelined_step_s, stage_seconds
 from ms_symtensor.errors import InvalidStrategyError
@@ -200,9 +200,7 @@ class Parts:
         sent = [n for n in ends if n.kind == "Send"] or [n for n in ends if n.kind == "Receive"]
         sizes_B = [micro.tensors[(n.inputs or n.outputs)[0]].size_B for n in sent]
         cluster, ranks = self.case.cluster, (0, self.device_num)
-        one_s = sum(
-            collective_time_s(cluster, "Send", ranks, size_B) + cluster.device.op_overhead_s for size_B in sizes_B
-        )
+        one_s = sum(message_s(cluster, "Send", ranks, size_B) for size_B in sizes_B)
         return Border(2 * (turns.interleave - 1) * one_s, sum(sizes_B))
 
 

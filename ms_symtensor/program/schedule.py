@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import accumulate
 
 from ms_symtensor.errors import InputError
 from ms_symtensor.program.passes import InFlight, Pass, in_flight, passes
@@ -61,6 +62,13 @@ class PipelineSchedule:
     def of_slowest_s(self, most_s: float, total_s: float, once_s: float) -> float:
         """Those of stages that take `total_s` together, the slowest one `most_s`."""
         return self.slowest * most_s + total_s / self.interleave + once_s
+
+    def ending_s(self, each_s: Sequence[float], once_s: Sequence[float]) -> float:
+        """Seconds that a step takes beside its micro-batches: what a stage does once per step, but for what runs while it waits
+        for the stages before it, max_i (once_i - sum_{j<i} s_j / v).
+        """
+        waits_s = accumulate(each_s[:-1], initial=0.0)
+        return max(once - waits / self.interleave for once, waits in zip(once_s, waits_s, strict=True))
 
     @property
     def slowest(self) -> float:

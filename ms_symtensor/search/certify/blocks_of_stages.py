@@ -3,12 +3,12 @@
 With n_ik blocks of kind k on stage i of P, its seconds s_i for a micro-batch, the slowest stage's τ, o what a step takes once:
 
     min  (M - 1/v) τ + Σ_i s_i / v + o
-    s_i + c o + σ L >= Σ_k n_ik B_k(σ, f_i) + E_i(σ)      for every stage i, some prices σ of a byte and shares c
+    s_i + c (o + Σ_{j<i} s_j / v) + σ L >= Σ_k n_ik B_k(σ, f_i) + E_i(σ)   for every stage i, some prices σ of a byte and shares c
     τ >= s_i,   Σ_i n_ik = D_k,   n_ik whole,   Σ_k n_ik >= v
 
-L is the limit in bytes, f_i the micro-batches in flight on stage i, E_i what stands before or behind the blocks. Every row
-holds for all layouts and whatever is recomputed (`fronts`), each stage having layouts of its own: so the minimum is a bound of
-any plan.
+What a stage does once per step runs while it waits for those before it, and for what they send. L is the limit in bytes, f_i the
+micro-batches in flight on stage i, E_i what stands before or behind the blocks. Every row holds for all layouts and whatever is
+recomputed (`fronts`), each stage having layouts of its own: so the minimum is a bound of any plan.
 On one stage there is nothing to divide, and the largest of the rows is the bound.
 """
 
@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ms_symtensor.search.certify.fronts import Fronts, Prices
-from ms_symtensor.search.stages.borders import least_borders_s
+from ms_symtensor.search.stages.borders import border_s, least_borders_s
 from ms_symtensor.search.stages.layout_candidates import Candidate, ConfigGroup
 
 Array = NDArray[np.float64]
@@ -152,7 +152,7 @@ def _divided_s(
     """
     from scipy.optimize import Bounds, LinearConstraint, milp
 
-    shape, kinds = row.shape, len(depths)
+    shape, kinds, sent_s = row.shape, len(depths), border_s(row)
     stages, runs = shape.stages, shape.interleave
     held, seconds = stages * kinds, stages * kinds + stages
     rows, low, high = list[Array](), list[float](), list[float]()
@@ -169,7 +169,8 @@ def _divided_s(
         for q, (byte_s, once) in enumerate(cuts):
             blocks, ends_s = _of_blocks(parts[i, :, q], i == 0, i == stages - 1)
             line = dict(zip(own, blocks, strict=True)) | {held + i: -1.0, seconds + 1: -once}
-            require(line, -np.inf, byte_s * limit_B - ends_s)
+            line |= {held + j: -once / runs for j in range(i)}
+            require(line, -np.inf, byte_s * limit_B - ends_s + once * i * sent_s / runs)
         require({held + i: 1.0, seconds: -1.0}, -np.inf, 0.0)
         require(own, runs, np.inf)
     for k, depth in enumerate(depths):

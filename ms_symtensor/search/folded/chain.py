@@ -74,7 +74,7 @@ class Chain:
         self.each_s, self.recompute_s, self.once_s = sums(each_s), sums(recompute_s), sums(once_s)
         self.kept_B, self.at_rest_B, self.saved_B = sums(kept_B), sums(at_rest_B), sums(saved_B)
         self.blocks = sums(is_block)
-        self.longest_s, self.longest_once_s = max(each_s), max(once_s)
+        self.longest_s = max(each_s)
         self._block_B = _spread([saved if b else -inf for saved, b in zip(saved_B, is_block, strict=True)], counts)
         self._first_alike = _spread(accumulate(counts[:-1], initial=0), counts)
         self._outside_B = [0.0 if part.is_block else part.kept_B for part in (self.parts[0], self.parts[-1])]

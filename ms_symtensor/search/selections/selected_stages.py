@@ -189,7 +189,7 @@ class _Selecting:
 
     def _promise_s(self, layers: Sequence[int]) -> float:
         """Seconds of a step by what is known without programs; inf where not even everything recomputed fits."""
-        each_s, once_s = [], 0.0
+        each_s, once_s = list[float](), list[float]()
         for number, stage in enumerate(self._plain(layers)):
             steps = self._steps(layers, number).neighbouring()
             missing_B = stage.peak_B + self.beyond_B[number] - self.limit_B
@@ -198,8 +198,8 @@ class _Selecting:
             if step is None:
                 return float("inf")
             each_s.append(stage.each_s + steps.recompute_s[step])
-            once_s = max(once_s, stage.once_s)
-        return self.schedule.step_s(each_s, once_s)
+            once_s.append(stage.once_s)
+        return self.schedule.step_s(each_s, self.schedule.ending_s(each_s, once_s))
 
     def _steps(self, layers: Sequence[int], number: int) -> Steps:
         """All mixtures of a stage."""

@@ -37,7 +37,8 @@ class Estimate:
 
     @property
     def time_s(self) -> dict[str, float]:
-        """T = M · max s + (Σ s - max s) / v + once, s being the stages' times: what an average stage does, and its waiting.
+        """T = M · max s + (Σ s - max s) / v + `PipelineSchedule.ending_s`, s being the stages' times: what an average stage does,
+        and its waiting.
 
         What is sent between stages counts among them.
         """
@@ -72,19 +73,51 @@ def least_step_s(
     """Seconds that no step is faster than whose places take so much [places], but for what is sent between runs of a stage.
 
     The first stage holds a block for each of its runs beside what stands before them, the last one beside what stands after them,
-    the fullest one its share of the blocks, rounded up, and the slowest one its share of all.
+    the fullest one its share of the blocks, rounded up, and the slowest one its share of all. The first one hides nothing of what
+    it does once per step.
     """
     each, once, stages = each_s.tolist(), once_s.tolist(), shape.stages
     total_s = math.fsum(n * s for n, s in zip(occurrences, each, strict=True) if n)
-    slowest_s = [total_s / stages]
+    slowest_s, ending_s = [total_s / stages], once[0] + once[1]
     if stages > 1:
         blocks = occurrences[1:-1]
         fullest = -(-sum(blocks) // stages)
         quickest_block_s = min(s for n, s in zip(blocks, each[1:-1], strict=True) if n)
         others_s = (shape.interleave - 1) * quickest_block_s
         slowest_s += [each[0] + each[1] + others_s, each[-2] + each[-1] + others_s, fullest * quickest_block_s]
-    ending_s = math.fsum(n * s for n, s in zip(occurrences, once, strict=True) if n) / stages
-    return shape.schedule.of_slowest_s(max(slowest_s), total_s, ending_s)
+    held_s = shape.schedule.of_slowest_s(max(slowest_s), total_s, ending_s)
+    return max(held_s, total_s / shape.interleave + _wherever_s(shape, occurrences, each, once))
+
+
+def _wherever_s(shape: StepLayout, occurrences: Sequence[int], each: Sequence[float], once: Sequence[float]) -> float:
+    """Seconds that the slowest stage and the end of a step take at least together, wherever blocks lie.
+
+    The slowest stage takes no less than any weighted mean. With weights w on the first stage and w' on all later ones, a block
+    counts w t + once there and w' t elsewhere, of which it takes the smaller: weights at which an average block counts the same.
+    """
+    slowest, stages = shape.schedule.slowest, shape.stages
+    total_s, ends_s = (math.fsum(n * s for n, s in zip(occurrences, some, strict=True) if n) for some in (each, once))
+    if stages == 1:
+        return slowest * total_s + ends_s
+    blocks = [(n, t, e) for n, t, e in zip(occurrences[1:-1], each[1:-1], once[1:-1], strict=True) if n]
+    block_s = slowest * math.fsum(n * t for n, t, _ in blocks)
+    more = min(math.fsum(n * e for n, _, e in blocks) / block_s if block_s else 0.0, 1 / (stages - 1))
+    first, later = slowest * (1 - more * (stages - 1)) / stages, slowest * (1 + more) / stages
+    ends = [(occurrences[0], first * each[0] + once[0]), (occurrences[-1], later * each[-1])]
+    counted = ends + [(n, min(first * t + e, later * t)) for n, t, e in blocks]
+    return math.fsum(n * s for n, s in counted if n)
+
+
+def hidden_s(row: Candidate, occurrences: Sequence[int]) -> float:
+    """What the tables' sum counts at most too much of what stages do once per step, each an equal share: that of later ones runs
+    while they wait.
+    """
+    shape, costs = row.shape, row.costs
+    each, once = costs.each_s.tolist(), costs.once_s.tolist()
+    total_s, ends_s = (math.fsum(n * s for n, s in zip(occurrences, some, strict=True) if n) for some in (each, once))
+    counted_s = (shape.schedule.slowest * total_s + ends_s) / shape.stages
+    held_s = shape.schedule.slowest * total_s / shape.stages + once[0] + once[1]
+    return max(0.0, counted_s - max(held_s, _wherever_s(shape, occurrences, each, once))) if shape.stages > 1 else 0.0
 
 
 def chain_of(row: Candidate, depths: tuple[int, ...], levels: NDArray[np.float64] | None = None) -> Chain:
@@ -105,7 +138,7 @@ def chain_of(row: Candidate, depths: tuple[int, ...], levels: NDArray[np.float64
 
 
 def estimated(row: Candidate, chain: Chain, stages: tuple[Stage, ...]) -> Estimate:
-    """What the step takes on `stages` of `chain`: T = M · max s + (Σ s - max s) / v + once."""
-    work_s = math.fsum(part.each_s for part in chain.parts)
-    peak_B, once_s = max(s.peak_B for s in stages), max(s.once_s for s in stages)
-    return Estimate(row.shape, peak_B, stages, work_s, once_s, border_s(row))
+    """What the step takes on `stages` of `chain`."""
+    work_s, sent_s = math.fsum(part.each_s for part in chain.parts), border_s(row)
+    ending_s = row.shape.schedule.ending_s([s.each_s + sent_s for s in stages], [s.once_s for s in stages])
+    return Estimate(row.shape, max(s.peak_B for s in stages), stages, work_s, ending_s, sent_s)

@@ -84,12 +84,12 @@ def divided_chain(
     First those with the smallest pace; then, stage by stage that ends the step latest, those with a larger one that end sooner.
     """
     on = _Stages(chain, limits_B, turns, most)
-    least_s = max(chain.longest_once_s, chain.once_s[-1] / len(limits_B))
+    least_s = chain.once_s[min(2, len(chain.parts)) if len(limits_B) > 1 else -1]  # the first stage waits for no other
     spare_s = within_s - chain.each_s[-1] / turns.interleave - least_s
     best = found = on.fastest(spare_s / turns.slowest if turns.slowest else inf)
     if best is None or len(limits_B) == 1:
         return best
-    while found is not None and (end_s := max(s.once_s for s in found)) > (1 + PACE_TOLERANCE) * least_s:
+    while found is not None and (end_s := _ending_s(found, turns)) > (1 + PACE_TOLERANCE) * least_s:
         pace_s = (step_s(best, turns) - chain.each_s[-1] / turns.interleave - least_s) / turns.slowest
         found = on.fastest(pace_s, (1 - PACE_TOLERANCE) * end_s)
         if found is not None and step_s(found, turns) < step_s(best, turns):
@@ -99,7 +99,11 @@ def divided_chain(
 
 def step_s(stages: Sequence[Stage], turns: PipelineSchedule) -> float:
     """Seconds of a step on `stages`."""
-    return turns.step_s([stage.each_s for stage in stages], max(stage.once_s for stage in stages))
+    return turns.step_s([stage.each_s for stage in stages], _ending_s(stages, turns))
+
+
+def _ending_s(stages: Sequence[Stage], turns: PipelineSchedule) -> float:
+    return turns.ending_s([stage.each_s for stage in stages], [stage.once_s for stage in stages])
 
 
 class _Stages:
@@ -108,11 +112,11 @@ class _Stages:
     def __init__(self, chain: Chain, limits_B: Sequence[float], turns: PipelineSchedule, most: float) -> None:
         self.chain, self.limits_B, self.most, self.stages = chain, limits_B, most, len(limits_B)
         self.in_flight = [turns.in_flight(number, self.stages) for number in range(self.stages)]
-        self.runs = turns.interleave if self.stages > 1 else 0
+        self.runs, self.interleave = turns.interleave if self.stages > 1 else 0, turns.interleave
         self._known: dict[tuple[int, int, int], tuple[float, float, int] | None] = {}
 
     def fastest(self, pace_s: float = inf, once_s: float = inf) -> tuple[Stage, ...] | None:
-        """Those with the smallest pace, `pace_s` at most, that fit, each with at most so many seconds at the end of a step.
+        """Those with the smallest pace, `pace_s` at most, that fit, and that end a step in at most `once_s`.
 
         The pace is found by bisection: for a given one every stage takes as many parts as it can, first to last.
         """
@@ -136,7 +140,7 @@ class _Stages:
         """
         blocks, before_s, before_once_s = self.chain.blocks, self.chain.each_s, self.chain.once_s
         found, longer_s, is_limited = list[Held](), inf, once_s < inf
-        start, before, whole = 0, 0, len(self.chain.parts)
+        start, before, whole, waits_s = 0, 0, len(self.chain.parts), 0.0
         for number in range(self.stages):
             later = self.stages - number - 1
             # The longest run that leaves a block for every run of every later stage, and that holds those of its own.
@@ -148,7 +152,7 @@ class _Stages:
             near = start + before
             while low < high:
                 middle = min(max(middle, low + 1), high)
-                is_late = is_limited and before_once_s[middle] - before_once_s[start] > once_s
+                is_late = is_limited and before_once_s[middle] - before_once_s[start] > once_s + waits_s
                 more = None if is_late else self._make_feasible(number, start, middle)
                 if more is None or more[0] > pace_s:
                     longer_s = longer_s if more is None else min(longer_s, more[0])
@@ -160,6 +164,7 @@ class _Stages:
             if one is None:
                 return None, longer_s
             found.append((start, low, *one))
+            waits_s += one[0] / self.interleave
             start, before = low, low - start
         return found, max(each_s for _, _, each_s, _, _ in found)
 

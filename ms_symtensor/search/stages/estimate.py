@@ -108,7 +108,7 @@ def _wherever_s(shape: StepLayout, occurrences: Sequence[int], each: Sequence[fl
     return math.fsum(n * s for n, s in counted if n)
 
 
-def hidden_s(row: Candidate, occurrences: Sequence[int]) -> float:
+def hidden_ends_s(row: Candidate, occurrences: Sequence[int]) -> float:
     """What the tables' sum counts at most too much of what stages do once per step, each an equal share: that of later ones runs
     while they wait.
     """

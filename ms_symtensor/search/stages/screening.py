@@ -4,10 +4,10 @@ For every shape (stages, micro-batches, mesh) and every setting of the optimizer
 
     T = (M + P - 1) / P · Σ_places n_place t_place + Σ_parameters
 
-are found exactly for all shapes of one family together (`elimination`); T less what later stages hide (`estimate.hidden_s`) is a
-lower bound of the step, in which all stages are equally slow (with v virtual stages: (P - 1) / v for P - 1). Then the chain is
-divided into stages that fit (`stage_layers`), shape by shape in the order of what they take at least, until that is not below
-the best steps found.
+are found exactly for all shapes of one family together (`elimination`). T less what later stages hide (`hidden_ends_s`) is a
+lower bound of the step, in which all stages are equally slow (with v virtual stages: (P - 1) / v for P - 1). Then the chain is divided
+into stages that fit (`stage_layers`), shape by shape in the order of what they take at least, until that is not below the best
+steps found.
 """
 
 import math
@@ -23,7 +23,7 @@ from ms_symtensor.search.folded.places import occurrences, places
 from ms_symtensor.search.space.settings import settings_of
 from ms_symtensor.search.space.step_layouts import Round, StepLayout
 from ms_symtensor.search.stages.borders import with_borders
-from ms_symtensor.search.stages.estimate import hidden_s, least_step_s
+from ms_symtensor.search.stages.estimate import hidden_ends_s, least_step_s
 from ms_symtensor.search.stages.families import families, laid_out_on, variables_of
 from ms_symtensor.search.stages.incumbents import Incumbents, Screened, ScreeningResult
 from ms_symtensor.search.stages.layout_candidates import Candidate, ConfigGroup, combines
@@ -182,5 +182,5 @@ def _hiding(of: ConfigGroup, rows: Sequence[Candidate]) -> tuple[ConfigGroup, li
     """A setting and its rows, whose bounds allow for what later stages hide at the ends of a step."""
     late_s = np.zeros(len(of.shapes))
     for row in rows:
-        late_s[row.number] = hidden_s(row, of.occurrences)
+        late_s[row.number] = hidden_ends_s(row, of.occurrences)
     return replace(of, slack_s=of.slack_s + late_s), [r.bound_by(r.bound_s - float(late_s[r.number])) for r in rows]

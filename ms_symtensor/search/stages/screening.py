@@ -5,9 +5,9 @@ For every shape (stages, micro-batches, mesh) and every setting of the optimizer
     T = (M + P - 1) / P · Σ_places n_place t_place + Σ_parameters
 
 are found exactly for all shapes of one family together (`elimination`). T less what later stages hide (`hidden_ends_s`) is a
-lower bound of the step, in which all stages are equally slow (with v virtual stages: (P - 1) / v for P - 1). Then the chain is divided
-into stages that fit (`stage_layers`), shape by shape in the order of what they take at least, until that is not below the best
-steps found.
+lower bound of the step, in which all stages are equally slow (with v virtual stages: (P - 1) / v for P - 1). Then the chain is
+divided into stages that fit (`stage_layers`), shape by shape in the order of what they take at least, until that is not below
+the best steps found.
 """
 
 import math

@@ -208,7 +208,6 @@ class Configuration:
     whole_embedding: bool = False  # every tensor rank looks tokens up in the whole table
     padded_vocabulary: bool = True  # filled up such that every tensor rank has a multiple of 128 rows
     gathered_logits: bool = False  # tensor ranks gather the logits of the whole vocabulary for the loss
-    grouped_experts: bool = True  # the experts of a device are one grouped product, not one product after the other
     exchanged_heads: bool = False  # context parallelism by AlltoAll (Ulysses), not by keys that go round a ring
     loss: Loss = "in_place"
     fused_layers: bool = True  # gates, rotations and biases are one kernel, or part of a product

@@ -88,7 +88,6 @@ def configuration(
         precision=precision(options),
         bytes_per_parameter=bytes_per_parameter(options),
         framework="mindspeed",
-        grouped_experts="moe-grouped-gemm" in options,
         exchanged_heads=options.get("context-parallel-algo") == "ulysses_cp_algo",
         loss=loss(row.date("date")),
         overlap_gradients="overlap-grad-reduce" in options,

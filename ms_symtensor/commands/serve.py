@@ -103,15 +103,8 @@ def run(chosen: argparse.Namespace) -> int:
         chosen.cache,
         fixed_of(chosen.fix),
     )
-    modes = (
-        (MIXED,)
-        if chosen.colocated
-        else (SPLIT,)
-        if chosen.disaggregated
-        else (TURNS,)
-        if chosen.turns
-        else (MIXED, SPLIT)
-    )
+    asked = {MIXED: chosen.colocated, SPLIT: chosen.disaggregated, TURNS: chosen.turns}
+    modes = tuple(mode for mode, only in asked.items() if only) or (MIXED, SPLIT)
     found = search(request, modes, top)
     took_s = perf_counter() - started
     text, data = serve_text(request, found), serve_json(request, found, took_s)

@@ -77,7 +77,7 @@ def least_step_s(
     it does once per step.
     """
     each, once, stages = each_s.tolist(), once_s.tolist(), shape.stages
-    total_s = math.fsum(n * s for n, s in zip(occurrences, each, strict=True) if n)
+    total_s = _of_all(occurrences, each)
     slowest_s, ending_s = [total_s / stages], once[0] + once[1]
     if stages > 1:
         blocks = occurrences[1:-1]
@@ -96,9 +96,8 @@ def _wherever_s(shape: StepLayout, occurrences: Sequence[int], each: Sequence[fl
     counts w t + once there and w' t elsewhere, of which it takes the smaller: weights at which an average block counts the same.
     """
     slowest, stages = shape.schedule.slowest, shape.stages
-    total_s, ends_s = (math.fsum(n * s for n, s in zip(occurrences, some, strict=True) if n) for some in (each, once))
     if stages == 1:
-        return slowest * total_s + ends_s
+        return slowest * _of_all(occurrences, each) + _of_all(occurrences, once)
     blocks = [(n, t, e) for n, t, e in zip(occurrences[1:-1], each[1:-1], once[1:-1], strict=True) if n]
     block_s = slowest * math.fsum(n * t for n, t, _ in blocks)
     more = min(math.fsum(n * e for n, _, e in blocks) / block_s if block_s else 0.0, 1 / (stages - 1))
@@ -113,11 +112,17 @@ def hidden_ends_s(row: Candidate, occurrences: Sequence[int]) -> float:
     while they wait.
     """
     shape, costs = row.shape, row.costs
+    if shape.stages == 1:
+        return 0.0
     each, once = costs.each_s.tolist(), costs.once_s.tolist()
-    total_s, ends_s = (math.fsum(n * s for n, s in zip(occurrences, some, strict=True) if n) for some in (each, once))
-    counted_s = (shape.schedule.slowest * total_s + ends_s) / shape.stages
-    held_s = shape.schedule.slowest * total_s / shape.stages + once[0] + once[1]
-    return max(0.0, counted_s - max(held_s, _wherever_s(shape, occurrences, each, once))) if shape.stages > 1 else 0.0
+    pace_s = shape.schedule.slowest * _of_all(occurrences, each) / shape.stages
+    least_s: float = max(pace_s + once[0] + once[1], _wherever_s(shape, occurrences, each, once))
+    return max(0.0, pace_s + _of_all(occurrences, once) / shape.stages - least_s)
+
+
+def _of_all(occurrences: Sequence[int], seconds: Sequence[float]) -> float:
+    """Of all places together; one that the network does not have has no seconds."""
+    return math.fsum(n * s for n, s in zip(occurrences, seconds, strict=True) if n)
 
 
 def chain_of(row: Candidate, depths: tuple[int, ...], levels: NDArray[np.float64] | None = None) -> Chain:

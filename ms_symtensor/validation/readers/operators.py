@@ -12,6 +12,10 @@ COLUMNS = (
     "mlp_down_proj_ms", "add_ms",
 )  # fmt: skip
 _ELEMENT_B = 2
+_CORES = {"a100_80g": 108, "h100_80g": 132, "b200": 148}
+"""Multiprocessors (NVIDIA's white papers). Norms, rotation and activation have a block of threads for each token (csrc of
+vLLM and Sarathi), so that fewer tokens than cores take as long as one for each. A norm reads its row twice (rms_norm_kernel).
+"""
 _PASSES = "norms, rotation, activation, sum"
 
 
@@ -39,11 +43,12 @@ def timings(row: Row) -> tuple[Timing, ...]:
         for name, kernel in products.items()
         if row.optional_number(name)
     ]
+    rows = max(tokens, _CORES[cluster])
     passes = {
-        "input_layernorm_ms": 2 * tokens * hidden,
-        "post_attention_layernorm_ms": 2 * tokens * hidden,
-        "attn_rope_ms": 2 * tokens * (queries + keys),
-        "mlp_act_ms": tokens * (up + width),
+        "input_layernorm_ms": 3 * rows * hidden,
+        "post_attention_layernorm_ms": 3 * rows * hidden,
+        "attn_rope_ms": 2 * rows * (queries + keys),
+        "mlp_act_ms": rows * (up + width),
         "add_ms": 3 * tokens * hidden,
     }
     if all(row.optional_number(name) for name in passes):

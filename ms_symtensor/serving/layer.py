@@ -27,8 +27,8 @@ SILU = 5
 class Step:
     """A forward pass: every `dp` rank has `tokens` tokens (an array), of `requests` requests, that see `keys` keys each.
 
-    `is_decode`: one token of a request, whose keys come from the cache. `imbalance`: tokens of the fullest rank over the mean.
-    `context`: keys of a rank's prompts that earlier passes left in the cache.
+    `is_decode`: one token of a request, whose keys come from the cache. `imbalance`: tokens of the fullest rank over the mean;
+    `attended`: that of what they attend to. `context`: keys of a rank's prompts that earlier passes left in the cache.
     """
 
     tokens: Array
@@ -36,6 +36,7 @@ class Step:
     keys: float
     is_decode: bool
     imbalance: float | Array = 1.0
+    attended: float | Array = 1.0
     context: float | Array = 0.0
 
 
@@ -139,8 +140,8 @@ class Layer:
             self._collective("Send", (0, self.one.stage_devices), size)
 
     def _latent_attention(self, heads: float, context: float | Array) -> None:
-        """A pass of prefill widens what it reads of the cache to keys and values of all heads (vLLM's chunked context); indexed
-        attention does not.
+        """A pass of prefill gathers blocks of the cache, on every device of `tp`, and widens them to keys and values of its heads
+        (vLLM's chunked context); indexed attention does not.
         """
         c, m, latent = self.config, self.step.tokens, self.config.latent_attention
         assert latent is not None
@@ -155,6 +156,7 @@ class Layer:
             self._attention(heads, rank + rotary / 2, keys_B, heads * (2 * rank + rotary))
             self._product("attention", m, heads * value, rank)
         else:
+            self._pass("attention", 2 * context * (rank + rotary))
             self._product("attention", m + context, heads * (plain + value), rank)
             keys_B = (m + context) * heads * (c.head_dim + value) * ELEMENT_B
             self._attention(heads, (c.head_dim + value) / 2, keys_B, heads * (c.head_dim + value))
@@ -176,7 +178,8 @@ class Layer:
             "rows": m * heads, "keys": self.keys, "head_dim": head_dim,
             "traffic_B": keys_B * (1 - cold) + m * width * ELEMENT_B, "cold_B": keys_B * cold,
         }  # fmt: skip
-        self._add("attention", Kernel(cold_attention_s, arguments))
+        uneven = self.step.attended if self.keys == self.step.keys else self.step.imbalance
+        self._add("attention", Kernel(cold_attention_s, arguments), uneven / self.step.imbalance)
 
     def _feed_forward(self, name: str, rows: Any, width: float, matrices: Any = 1.0) -> None:
         """A feed-forward of `width`; `matrices`: how many of its weights are read (experts that tokens meet)."""
@@ -201,8 +204,8 @@ class Layer:
     def _pass(self, name: str, elements: Any) -> None:
         self._add(name, Kernel(pass_s, {"traffic_B": elements * ELEMENT_B}))
 
-    def _add(self, name: str, kernel: Kernel) -> None:
-        self.parts[name] = self.parts[name] + kernel.seconds(self.cluster) * self.step.imbalance
+    def _add(self, name: str, kernel: Kernel, more: float | Array = 1.0) -> None:
+        self.parts[name] = self.parts[name] + kernel.seconds(self.cluster) * self.step.imbalance * more
 
     def _dispatch(self, size_B: Any) -> None:
         ranks = self.stage

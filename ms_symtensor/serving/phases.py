@@ -69,19 +69,20 @@ def prefill(request: Request, one: Strategy, tokens: tuple[int, ...] = PREFILL_T
         return None
     size = np.array(fits, dtype=float)
     prompts = size / request.tokens.input
-    imbalance = longest_rank(request, one, prompts)
+    uneven = longest_rank(request, one, prompts)
     context = np.maximum(0.0, request.tokens.input - size) / 2  # of a prompt's chunks before this one
-    step = Step(size, prompts, request.tokens.seen, is_decode=False, imbalance=imbalance, context=context)
+    step = Step(size, prompts, request.tokens.seen, is_decode=False, **uneven, context=context)
     return passes_of(request, one, step, np.minimum(prompts, np.ceil(prompts)))
 
 
-def longest_rank(request: Request, one: Strategy, prompts: Array) -> Array:
-    """Tokens of the rank of `dp` that all others wait for, over the mean of those with so many `prompts`: of `dp` sums of evenly
-    spread lengths the largest lies Blom's share of a deviation above the mean (Blom 1958).
+def longest_rank(request: Request, one: Strategy, prompts: Array) -> dict[str, Array]:
+    """`imbalance` and `attended` of a `Step`: what the rank of `dp` that all others wait for has over the mean of those with so
+    many `prompts`. Of `dp` sums of evenly spread lengths the largest lies Blom's share of a deviation above the mean (Blom 1958).
     """
     above = norm.ppf((one.dp - 0.375) / (one.dp + 0.25)) if one.dp > 1 else 0.0
-    found: Array = 1 + above * request.tokens.deviation / np.sqrt(np.maximum(prompts, 1.0))
-    return found
+    share = above / np.sqrt(np.maximum(prompts, 1.0))
+    tokens = request.tokens
+    return {"imbalance": 1 + share * tokens.deviation, "attended": 1 + share * tokens.deviation_of_squares}
 
 
 def batch_s(request: Request, one: Strategy, requests: int) -> float:

@@ -36,6 +36,13 @@ class Tokens:
         return (self.most - self.least) / math.sqrt(12) / self.input
 
     @property
+    def deviation_of_squares(self) -> float:
+        """The same of the squares of lengths, which attention's work grows with."""
+        a, b = self.least, self.most
+        square, fourth = (a * a + a * b + b * b) / 3, (a**4 + a**3 * b + a * a * b * b + a * b**3 + b**4) / 5
+        return math.sqrt(max(0.0, fourth / square**2 - 1))
+
+    @property
     def seen(self) -> float:
         """Keys that a token of a prompt sees on average: half of its prompt, of which the longer ones have more tokens."""
         return self.input * (1 + self.deviation**2) / 2

@@ -45,9 +45,10 @@ class Measure:
         # stages have requests in flight each
         whole, prompts = request.tokens.input, np.array([max(1.0, each / one.pp)])
         new = whole * (1 - self.cached)
-        longest = longest_rank(request, one, prompts)
+        uneven = longest_rank(request, one, prompts)
         context = prompts * (whole - new)
-        step = Step(prompts * new, prompts, whole - new / 2, is_decode=False, imbalance=longest, context=context)
+        keys = (whole - new / 2) * (1 + request.tokens.deviation**2)  # longer prompts have more tokens, that see more
+        step = Step(prompts * new, prompts, keys, is_decode=False, **uneven, context=context)
         stage_s = float(passes_of(request, one, step, prompts).stage_s[0])
         return stage_s * one.device_num / (one.dp * float(prompts[0]) * whole)
 

@@ -71,19 +71,23 @@ def checkpoint_protobuf(checkpoint: dict[str, Any]) -> bytes:
         )))
         for name, item in checkpoint["parallel_strategy_item"].items()
     )  # fmt: skip
-    layouts = b"".join(
-        _message(3, _text(1, name) + _message(2, b"".join((
-            _message(1, _numbers(1, item["dev_matrix"])),
-            _message(2, _numbers(1, item["tensor_map"])),
-            _message(3, b""),  # for embeddings that are cut by hand into unequal parts: empty here
-            _message(4, b""),
-            _number(5, item["field"]),
-            _number(6, item["opt_weight_shard_step"]),
-            _number(7, item["opt_weight_shard_size"]),
-        ))))
-        for name, item in checkpoint["parallel_layout_item"].items()
-    )  # fmt: skip
+    items = checkpoint["parallel_layout_item"]
+    written = {id(item): item for item in items.values()}  # one for a parameter and its states
+    message = {key: _message(2, _layout(item)) for key, item in written.items()}
+    layouts = b"".join(_message(3, _text(1, name) + message[id(item)]) for name, item in items.items())
     return _number(1, checkpoint["current_stage"]) + strategies + layouts
+
+
+def _layout(item: dict[str, Any]) -> bytes:
+    return b"".join((
+        _message(1, _numbers(1, item["dev_matrix"])),
+        _message(2, _numbers(1, item["tensor_map"])),
+        _message(3, b""),  # for embeddings that are cut by hand into unequal parts: empty here
+        _message(4, b""),
+        _number(5, item["field"]),
+        _number(6, item["opt_weight_shard_step"]),
+        _number(7, item["opt_weight_shard_size"]),
+    ))  # fmt: skip
 
 
 def layout_item(placement: ParameterPlacement, plan: StagePlan) -> dict[str, Any]:

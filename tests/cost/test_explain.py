@@ -26,7 +26,12 @@ def explained(graph, stage, name):
 @pytest.mark.parametrize("recompute", (False, True))
 @pytest.mark.parametrize(
     ("model", "data", "tensor", "sequence"),
-    (("llama2_7b", 2, 4, True), ("llama3_8b", 4, 4, False), ("gpt2_xl", 8, 1, False), ("bert_large", 1, 8, True)),
+    [
+        ("llama2_7b", 2, 4, True),
+        pytest.param("llama3_8b", 4, 4, False, marks=pytest.mark.matrix),
+        ("gpt2_xl", 8, 1, False),
+        pytest.param("bert_large", 1, 8, True, marks=pytest.mark.matrix),
+    ],
 )
 def test_the_terms_add_up_to_the_price(model, data, tensor, sequence, level, recompute):
     graph, stage = case(model, data, tensor, sequence=sequence, level=level, recompute=recompute)

@@ -38,7 +38,7 @@ def test_parameter_counts_are_the_published_ones(name: str) -> None:
     assert parameter_num(build_graph(dimensions_of(name))) == PARAMETERS[name]
 
 
-@pytest.mark.parametrize("attention", ["flash", "self"])
+@pytest.mark.parametrize("attention", ["flash", pytest.param("self", marks=pytest.mark.matrix)])
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_graph_is_the_captured_one(name: str, attention: Attention) -> None:
     pytest.importorskip("mindspore")

@@ -85,8 +85,8 @@ def written(plan, graph, directory):
         ("llama2_7b", tensor_and_data, data_alone, "ckpt"),
         ("llama2_7b", tensor_and_data, one_device, "json"),
         ("gpt2_xl", two_stages, tensor_and_data, "json"),  # whose embedding both stages read
-        ("gpt2_xl", data_alone, two_stages, "ckpt"),
-        ("gpt2_xl", two_stages, one_device, "ckpt"),
+        pytest.param("gpt2_xl", data_alone, two_stages, "ckpt", marks=pytest.mark.matrix),
+        pytest.param("gpt2_xl", two_stages, one_device, "ckpt", marks=pytest.mark.matrix),
     ],
 )
 def test_a_checkpoint_goes_from_plan_to_plan(tmp_path, name, before, after, ending):

@@ -12,7 +12,11 @@ from ms_symtensor.cost.stage_memory import stage_memory_B
 
 @pytest.mark.parametrize(
     ("model", "number"),
-    [pytest.param("llama2_7b", 1, marks=pytest.mark.matrix), ("llama2_7b", 6), ("gpt2_xl", 4)],
+    [
+        pytest.param("llama2_7b", 1, marks=pytest.mark.matrix),
+        ("llama2_7b", 6),
+        pytest.param("gpt2_xl", 4, marks=pytest.mark.matrix),
+    ],
     ids=("level 1", "level 2", "tied"),
 )
 def test_every_gradient_is_added_once_for_each_micro_batch(model, number, monkeypatch):

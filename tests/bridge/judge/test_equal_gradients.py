@@ -13,7 +13,7 @@ NETWORKS = Path(__file__).parents[1] / "functional_networks.py"
     ("name", "pins"),
     [
         ("balanced", ["micro_batch_num=1"]),
-        ("chosen", ["micro_batch_num=2", "pipeline_stages=1"]),
+        pytest.param("chosen", ["micro_batch_num=2", "pipeline_stages=1"], marks=pytest.mark.matrix),
         ("parallels", ["optimizer_level=1", "micro_batch_num=1"]),
         pytest.param(
             "parallels", ["optimizer_level=1", "micro_batch_num=2", "pipeline_stages=1"], marks=pytest.mark.matrix

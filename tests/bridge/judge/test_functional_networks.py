@@ -14,13 +14,13 @@ NETWORKS = Path(__file__).parents[1] / "functional_networks.py"
     "name",
     [
         pytest.param("vision", marks=pytest.mark.matrix),
-        "unet",
+        pytest.param("unet", marks=pytest.mark.matrix),
         "decoder",
         "shared",
-        "gated",
+        pytest.param("gated", marks=pytest.mark.matrix),
         "stranger",
         "in_place",
-        "constants",
+        pytest.param("constants", marks=pytest.mark.matrix),
     ],
 )
 def test_plans_compile_as_predicted(name, tmp_path, capsys):
@@ -34,9 +34,8 @@ def test_plans_compile_as_predicted(name, tmp_path, capsys):
 BLOCKS = {"vision": "blocks.0 … 1", "translator": "decoder.0 … 1", "wrapped": "network.layers.0 … 1"}
 
 
-@pytest.mark.parametrize(
-    "name", [*(pytest.param(name, marks=pytest.mark.matrix) for name in list(BLOCKS)[:2]), "wrapped"]
-)
+@pytest.mark.matrix
+@pytest.mark.parametrize("name", BLOCKS)
 def test_plans_in_stages_compile_as_predicted(name, tmp_path, capsys):
     out = str(tmp_path / name)
     asked = ["plan", f"{NETWORKS}:{name}", "--device-num", "8", "--fix", "pipeline_stages=2"]

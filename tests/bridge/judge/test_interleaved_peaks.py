@@ -57,6 +57,7 @@ def network():
 """
 
 
+@pytest.mark.matrix
 def test_weights_that_are_read_as_they_are_stored_are_copied_for_every_micro_batch(tmp_path):
     """Half of what such stages of float32 keep."""
     (tmp_path / "plain.py").write_text(PLAIN)

@@ -87,7 +87,9 @@ def test_a_process_that_just_starts_another_program_is_waited_for(tmp_path: Path
         assert restless.poll() is not None
 
 
-@pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("sent", "code"), [(signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.matrix)]
+)
 def test_an_interrupted_proof_leaves_nothing_behind(sent: signal.Signals, code: int, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "ms_symtensor", "prove", f"{NETWORKS}:plain", "--device-num", "8"]
     environment = {**os.environ, "TMPDIR": str(tmp_path)}

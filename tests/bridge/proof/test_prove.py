@@ -52,7 +52,8 @@ def test_networks_of_the_zoo(model: str, name: str, four: Processes) -> None:
     assert any(said.startswith("FlashAttentionScoreGrad:") for said in proof.substitutions)
 
 
-@pytest.mark.parametrize("name", [pytest.param("vision", marks=pytest.mark.matrix), "decoder"])
+@pytest.mark.matrix
+@pytest.mark.parametrize("name", ["vision", "decoder"])
 def test_networks_of_functions(name: str, four: Processes, tmp_path: Path) -> None:
     """A convolution, functions of `ops` and `mint`, operators that MindSpore always cuts in one way."""
     assert main(["plan", f"{FUNCTIONAL}:{name}", "--device-num", "4", "--out", str(tmp_path / name)]) == 0

@@ -1,6 +1,6 @@
 """The networks of PaSE, and ResNet-50, predicted: our plans beside data parallelism and the strategies that people wrote by hand.
 
-    python -m benchmarks.pase [NETWORK …] [--device-num 4 8 16 32 64] [--verify 8]
+    python -m benchmarks.pase [NETWORK …] [--device-num 4 8 16 32 64] [--verify 8] [--prove 4]
 
 PaSE (Elango, IPDPS 2021, arXiv 2407.04001) compares on 4 to 64 GPUs, with batches of 128 images and 64 sentences on all of them.
 By hand:
@@ -11,12 +11,12 @@ By hand:
   the fastest of all splits.
 
 Data parallelism is plain: every device has all weights, and nothing is recomputed. `--verify N`: MindSpore compiles a rank of
-every plan on N devices.
+every plan on N devices. `--prove N`: the same plans of the networks at reduced sizes, on N local processes beside one.
 """
 
 import argparse
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from benchmarks.ratios import shown
@@ -40,6 +40,16 @@ CUT_BY_SAMPLES = {
     "lstm_lm": ("*embedding*", "*layers*", "*head*"),
     "transformer_wmt": ("*encoder*", "*decoder*", "*head*"),
 }
+REDUCED: Mapping[str, tuple[str, ...]] = {
+    "inception_v3": ("batch_size=64", "image_size=107", "classes=40"),
+    "resnet50": ("batch_size=64", "image_size=64", "classes=40"),
+    "lstm_lm": ("batch_size=16", "hidden_size=64", "vocab_size=256", "seq_length=5"),
+    "transformer_wmt": (
+        "batch_size=16", "hidden_size=64", "num_layers=2", "num_heads=8", "intermediate_size=128", "vocab_size=256",
+        "seq_length=16",
+    ),
+}  # fmt: skip
+"""Sizes for proofs; images as large, and batches, that every BatchNorm has some dozens of values a device and channel."""
 CLASSES = 8
 """Divides the 1,000 classes of an image; more devices cut the samples too."""
 Found = tuple[Plan, Graph]
@@ -129,12 +139,27 @@ def verified(found: Found) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def checks(of: Sequence[Compared]) -> Iterator[tuple[str, ...]]:
-    """A line of the second table for every plan."""
+def proved(found: Found) -> tuple[str, ...]:
+    """The plan, and the largest relative errors of the loss and of gradients beside one process."""
+    from ms_symtensor.bridge.proof.prove import prove_plan
+
+    proof = prove_plan(*found)
+    wrong = "" if proof.equal else f"NOT EQUAL: {proof.worst.name}"
+    return shown(found[0]), f"{proof.loss_rel_error:.0e}", f"{proof.worst.error:.0e}", wrong
+
+
+def reduced(network: str, device_num: int) -> Compared:
+    """The plans of the network at small sizes, in float32."""
+    model = resolve(network, options={"compute_dtype": "float32"}, dims=REDUCED[network])
+    return compared(model, network, device_num)
+
+
+def checks(of: Sequence[Compared], check: Callable[[Found], tuple[str, ...]]) -> Iterator[tuple[str, ...]]:
+    """A line of a table for every plan."""
     for one in of:
         for name, plan in (("ours", one.ours), ("data parallelism", one.data), ("by hand", one.hand)):
             if plan is not None:
-                yield (one.network, str(one.device_num), name, *verified(plan))
+                yield (one.network, str(one.device_num), name, *check(plan))
 
 
 def main() -> int:
@@ -142,6 +167,7 @@ def main() -> int:
     parser.add_argument("networks", nargs="*", default=list(NETWORKS), metavar=" | ".join(NETWORKS))
     parser.add_argument("--device-num", type=int, nargs="+", default=DEVICE_NUMS)
     parser.add_argument("--verify", type=int, help="have MindSpore compile the plans on so many devices")
+    parser.add_argument("--prove", type=int, help="run the plans of reduced networks on so many processes")
     chosen = parser.parse_args()
     of: list[Compared] = []
     for network in chosen.networks:
@@ -151,12 +177,18 @@ def main() -> int:
         "network", "devices", "data parallelism", "ours", "data parallelism / ours", "by hand / ours", "our plan"
     )  # fmt: skip
     print(markdown(columns, map(row, of)), flush=True)
+    ended = True
     if chosen.verify:
         heads = ("network", "devices", "plan", "ranks", "collectives predicted", "compiled", "")
-        lines = list(checks([one for one in of if one.device_num == chosen.verify]))
+        lines = list(checks([one for one in of if one.device_num == chosen.verify], verified))
+        print("\n" + markdown(heads, lines), flush=True)
+        ended = all(line[-1] == "verified" for line in lines)
+    if chosen.prove:
+        heads = ("network", "processes", "plan", "degrees", "error of the loss", "of gradients", "")
+        lines = list(checks([reduced(network, chosen.prove) for network in chosen.networks], proved))
         print("\n" + markdown(heads, lines))
-        return int(any(line[-1] != "verified" for line in lines))
-    return 0
+        ended = ended and not any(line[-1] for line in lines)
+    return int(not ended)
 
 
 if __name__ == "__main__":

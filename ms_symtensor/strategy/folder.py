@@ -93,7 +93,7 @@ def read(path: str | os.PathLike[str], edited: bool = False) -> PlanFolder:
             break
     if file.name not in folder and (file.parent / DEPLOYMENT_FILE).is_file():
         raise InputError(
-            f"{file.parent} is a deployment of serve, which this does not read: give one of its plans, such as decode"
+            f"{file.parent} is a deployment of serve, which this does not read: give one of its plans, such as decode or decode_0"
         )
     if file.name not in folder and DIGESTS_FILE not in folder:
         raise InputError(f"cannot read the plan {file} (No such file): check the path")

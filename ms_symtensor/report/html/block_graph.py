@@ -8,7 +8,7 @@ from ms_symtensor.cost.move import VIEWS
 from ms_symtensor.program.program import COLLECTIVES, Node, Phase, Program, Role
 from ms_symtensor.program.stage_program import StageProgram
 from ms_symtensor.report.html.markup import Html, element
-from ms_symtensor.report.html.svg import drawing, rectangle, text
+from ms_symtensor.report.html.svg import drawing, rectangle, slices, text
 from ms_symtensor.report.operators import sections
 from ms_symtensor.report.text import size
 from ms_symtensor.tensor.graph import Graph, Op, makers_of
@@ -16,6 +16,8 @@ from ms_symtensor.tensor.names import short_name
 from ms_symtensor.timeline.step import Step
 
 BOX_WIDTH, BOX_HEIGHT, GAP, ROW = 188.0, 44.0, 18.0, 92.0
+STRIP = 11 * ROW
+"""A page of paper takes so much of a drawing."""
 SWEEPS = 6
 
 
@@ -56,9 +58,9 @@ def block_graph(step: Step, block: str) -> Html:
     height = max(y for _, y in place.values()) + BOX_HEIGHT + 34
     drawn = [edge for box in boxes for edge in _edges(box, place)]
     drawn += [part for box in boxes for part in _drawn(box, *place[box.name])]
-    return element(
-        "div", drawing(width, height, *drawn, label=f"operators of {block}", class_="graph"), class_="scroll"
-    )
+    name = f"graph-{block}"
+    whole = drawing(width, height, element("g", *drawn, id=name), label=f"operators of {block}", class_="graph whole")
+    return element("div", whole, slices(name, width, height, STRIP, "graph strip"), class_="scroll")
 
 
 def _program_of(step: Step, block: str) -> Program:
@@ -194,7 +196,7 @@ def _drawn(box: Box, x: float, y: float) -> Iterator[Html]:
     for above, said in ((True, box.before), (False, box.behind)):
         if said:
             more = f" +{len(said) - 1}" if len(said) > 1 else ""
-            words = _short(said[0], 28) + more
+            words = _short(said[0], 30 - len(more)) + more
             wide = 6.1 * len(words) + 14
             top = y - 20 if above else y + BOX_HEIGHT + 3
             kind = "pill weight" if said[0].startswith("weight") else "pill"

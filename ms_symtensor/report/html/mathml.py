@@ -14,12 +14,29 @@ _NAME = re.compile(r"^\\?([A-Za-z]+)(?:_\\mathrm\{(.*)\}|_\{?(\w+)\}?)?$")
 
 
 def mathml(expression: sympy.Expr, left: str = "") -> Html:
-    """`left` (a name with a subscript, `T_compute`) = `expression`, as a block."""
-    printer = _Printer()
-    node = printer._print(sympy.sympify(expression))
-    body = node.toxml()
+    """`left` (a name with a subscript, `T_compute`) = `expression`, as a block. A sum may go on in the next line."""
+    node = _Printer()._print(sympy.sympify(expression))
     head = f"{_name(left)}<mo>=</mo>" if left else ""
-    return Html(f'<math display="block"><mrow>{head}{body}</mrow></math>')
+    pieces = [f'<math display="block"><mrow>{body}</mrow></math>' for body in _pieces(node, head)]
+    return Html(pieces[0] if len(pieces) == 1 else f'<span class="sum">{"".join(pieces)}</span>')
+
+
+def _pieces(node: Any, head: str) -> list[str]:
+    """The terms of a sum, each with its sign; what is no sum as a whole."""
+    parts = node.childNodes if node.tagName == "mrow" else [node]
+    if not any(_is_sign(part) for part in parts[1:]):
+        return [head + node.toxml()]
+    found = [head]
+    for number, part in enumerate(parts):
+        if number and _is_sign(part):
+            part.setAttribute("form", "infix")
+            found.append("")
+        found[-1] += part.toxml()
+    return found
+
+
+def _is_sign(part: Any) -> bool:
+    return part.tagName == "mo" and part.firstChild.data in ("+", "-")
 
 
 def _name(name: str) -> str:

@@ -19,6 +19,16 @@ def drawing(width: float, height: float, *inside: Html, label: str, class_: str 
     return Html(head + "".join(part.text for part in inside) + "</svg>")
 
 
+def slices(name: str, width: float, height: float, each: float, class_: str) -> Html:
+    """The group `name` of a drawing again, in strips of that height: paper has no room for it as a whole."""
+    strips = (
+        f'<svg viewBox="0 {top:g} {width:g} {min(each, height - top):g}" class="{class_}" aria-hidden="true">'
+        f'<use href="#{name}"/></svg>'
+        for top in (each * n for n in range(math.ceil(height / each)))
+    )
+    return Html("".join(strips))
+
+
 def text(x: float, y: float, what: str, class_: str = "", anchor: str = "start") -> Html:
     """Words whose base line begins, ends or is centred at a point."""
     return element("text", what, x=f"{x:.1f}", y=f"{y:.1f}", class_=class_, text_anchor=anchor)

@@ -18,6 +18,7 @@ import argparse
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from benchmarks.ratios import shown
 from benchmarks.results import markdown
@@ -101,9 +102,9 @@ def found(model: Model, device_num: int, pins: Mapping[str, str]) -> Found | Non
         return None
 
 
-def compared(model: Model, network: str, device_num: int) -> Compared:
-    """What is found on so many devices."""
-    ours = found(model, device_num, {})
+def compared(model: Model, network: str, device_num: int, pins: Mapping[str, str] = MappingProxyType({})) -> Compared:
+    """What is found on so many devices, ours within `pins`."""
+    ours = found(model, device_num, pins)
     assert ours is not None
     hands = [one for pins in by_hand(network, device_num) if (one := found(model, device_num, pins)) is not None]
     hand = min(hands, key=lambda one: one[0].prediction.step_time_s, default=None)
@@ -148,10 +149,12 @@ def proved(found: Found) -> tuple[str, ...]:
     return shown(found[0]), f"{proof.loss_rel_error:.0e}", f"{proof.worst.error:.0e}", wrong
 
 
-def reduced(network: str, device_num: int) -> Compared:
-    """The plans of the network at small sizes, in float32."""
-    model = resolve(network, options={"compute_dtype": "float32"}, dims=REDUCED[network])
-    return compared(model, network, device_num)
+def reduced(of: Compared) -> Compared:
+    """The plans of the network at small sizes, in float32; ours with the degrees that it has at the published ones."""
+    model = resolve(of.network, options={"compute_dtype": "float32"}, dims=REDUCED[of.network])
+    plan = of.ours[0]
+    names = ("data_parallel", "model_parallel", "pipeline_stages", "micro_batch_num")
+    return compared(model, of.network, of.device_num, {name: str(getattr(plan, name)) for name in names})
 
 
 def checks(of: Sequence[Compared], check: Callable[[Found], tuple[str, ...]]) -> Iterator[tuple[str, ...]]:
@@ -185,7 +188,7 @@ def main() -> int:
         ended = all(line[-1] == "verified" for line in lines)
     if chosen.prove:
         heads = ("network", "processes", "plan", "degrees", "error of the loss", "of gradients", "")
-        lines = list(checks([reduced(network, chosen.prove) for network in chosen.networks], proved))
+        lines = list(checks([reduced(one) for one in of if one.device_num == chosen.prove], proved))
         print("\n" + markdown(heads, lines))
         ended = ended and not any(line[-1] for line in lines)
     return int(not ended)

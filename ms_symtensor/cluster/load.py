@@ -19,7 +19,7 @@ from ms_symtensor.errors import InputError
 SUFFIXES = (".yaml", ".yml")
 """Of files, which tell them from names."""
 _FOLDER = Path(__file__).parent
-_FRACTIONS = (
+FRACTIONS = (
     "cube_efficiency",
     "cube_fp32_efficiency",
     "step_efficiency",
@@ -265,7 +265,7 @@ class _Reader:
             raise self._error(f"{where}.value", f"{_hint(name)}", value)
         if value and not _LEAST <= value <= _MOST:
             raise self._error(f"{where}.value", f"{_LEAST:g} to {_MOST:g}, as every device has", value)
-        if name in _FRACTIONS and value > 1:
+        if name in FRACTIONS and value > 1:
             raise self._error(f"{where}.value", "a fraction between 0 and 1", value)
         return value
 

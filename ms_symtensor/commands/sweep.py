@@ -79,6 +79,8 @@ def run(chosen: argparse.Namespace) -> int:
         clusters, numbers("--device-num", chosen.device_num), batches, sequences, factors(chosen.vary), chosen.weak
     )
     limits(chosen.fix, chosen.max)
+    for one in {(one.cluster, one.factors): one for one in every}.values():
+        cluster_of(one)
     for point in {one.cluster: one for one in every}.values():
         cluster = warned(cluster_of(point))
         if chosen.power and cluster.device.power_W is None:

@@ -71,6 +71,15 @@ def changed(cluster: Cluster, path: str, factor: float) -> Cluster:
     )
 
 
+def value_at(cluster: Cluster, path: str) -> float:
+    """The number at a path that `changed` takes."""
+    kind, *rest = path.split(".")
+    of = (
+        next(level for level in cluster.levels if level.name == rest[0]) if kind == "levels" else getattr(cluster, kind)
+    )
+    return float(getattr(of, rest[-1]))
+
+
 def _is_number(device: Device, name: str) -> bool:
     return name != "name" and name in {field.name for field in fields(Device)} and getattr(device, name) is not None
 

@@ -5,12 +5,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from ms_symtensor.arguments import limits, memory_limit_B
+from ms_symtensor.cluster.load import FRACTIONS
 from ms_symtensor.cluster.load import load as load_cluster
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.cost.bill import Bill, Message, work_s
 from ms_symtensor.cost.plan_price import PlanBill, plan_bill
 from ms_symtensor.cost.runtime import DEFAULT, runtime_of
-from ms_symtensor.errors import SymTensorError
+from ms_symtensor.errors import InputError, SymTensorError
 from ms_symtensor.models import asked, planned
 from ms_symtensor.program.program import Phase
 from ms_symtensor.report.html.exchanges import level_of
@@ -20,7 +21,7 @@ from ms_symtensor.search.constraints.request import Request
 from ms_symtensor.search.possible import require_devices
 from ms_symtensor.strategy.plan import Plan
 from ms_symtensor.sweep.elasticities import elasticities
-from ms_symtensor.sweep.parameters import changed
+from ms_symtensor.sweep.parameters import changed, value_at
 from ms_symtensor.sweep.points import Point
 from ms_symtensor.tensor.graph import Graph
 
@@ -32,10 +33,17 @@ Row = dict[str, Any]
 
 
 def cluster_of(point: Point) -> Cluster:
-    """The cluster of a point, its numbers changed. InputError for an unknown one, and for a path that it does not have."""
+    """The cluster of a point, its numbers changed. InputError for an unknown one, for a path that it does not have, and for a
+    number that no file may have or no plan hangs on.
+    """
     found = load_cluster(point.cluster)
     for path, factor in point.factors:
+        if path == "device.hbm_capacity_B":
+            raise InputError(f"no plan hangs on {path}, but on what is usable of it: vary device.hbm_usable_B")
         found = changed(found, path, factor)
+        value = value_at(found, path)
+        if path.rpartition(".")[2] in FRACTIONS and value > 1:
+            raise InputError(f"--vary {path}={factor:g}: {value:.3g} on {point.cluster} is no fraction: give less")
     return found
 
 

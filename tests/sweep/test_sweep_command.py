@@ -164,6 +164,8 @@ def test_what_rises_says_why() -> None:
         (["--device-num", "16..8"], "the smaller first"),
         (["--device-num", "8", "--vary", "levels.ib.bandwidth_Bps=2"], "no number of"),
         (["--device-num", "8", "--vary", "levels.node.bandwidth_Bps=zero"], "FACTOR"),
+        (["--device-num", "8", "--vary", "device.hbm_capacity_B=2"], "vary device.hbm_usable_B"),
+        (["--device-num", "8", "--vary", "device.cube_efficiency=2,1"], "is no fraction: give less"),
         (["--device-num", "8", "--weak"], "give --global-batch-size"),
         (["--device-num", "8", "--cluster", "nowhere"], "unknown cluster"),
         (["--device-num", "8", "--cluster", "b200", "--power"], "device.power_W"),

@@ -163,11 +163,6 @@ def _memory_B(bill: PlanBill, stored: Stored | None) -> tuple[Mapping[str, int],
     return tuple(found)
 
 
-def each_s(bill: PlanBill, cluster: Cluster, runtime: Runtime) -> float:
-    """Seconds of one micro-batch on its way through all stages, forward and backward."""
-    return math.fsum(one.each_s for one in seconds_of_stages(bill, cluster, runtime))
-
-
 def seconds_of_stages(bill: PlanBill, cluster: Cluster, runtime: Runtime) -> list[StageSeconds]:
     """What every stage spends, first to last."""
     known: dict[Work, float] = {}  # stages that are alike share their work

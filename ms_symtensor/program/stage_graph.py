@@ -60,6 +60,7 @@ def stage_graphs(
     crossings = _crossings(graph, runs, pipeline.stage_num)
     trained = differentiable_sources(graph, {name: sig for name, (_, sig) in known.items()})
     readers = _readers(graph, runs, pipeline.stage_num)
+    parts = _known_parts(graph, pipeline)
     found = []
     for stage in range(pipeline.stage_num) if wanted is None else wanted:
         arriving = {
@@ -80,10 +81,21 @@ def stage_graphs(
             results=frozenset(c.source.op for c in leaving),
             gathered=frozenset(p.name for p in graph.parameters if p.in_shared_block),
         )
-        ops = [op for op in graph.ops if any(run % pipeline.stage_num == stage for run in runs[op.name])]
-        part = _part(graph, ops, arriving, pipeline.stage_num)
+        if stage not in parts:
+            ops = [op for op in graph.ops if any(run % pipeline.stage_num == stage for run in runs[op.name])]
+            parts[stage] = _part(graph, ops, arriving, pipeline.stage_num)
+        part = parts[stage]
         found.append(StageGraph(stage, part, borders))
     return tuple(found)
+
+
+def _known_parts(graph: Graph, pipeline: Pipeline) -> dict[int, Graph]:
+    """Where the parts of `graph` by stages are kept for other strategies: those of one pipeline, the last that was asked for."""
+    lie = pipeline.layers, pipeline.head_run
+    if graph.derived.get("stages") != lie:
+        graph.derived["stages"], graph.derived["parts"] = lie, {}
+    parts: dict[int, Graph] = graph.derived["parts"]
+    return parts
 
 
 def _crossings(graph: Graph, runs: Mapping[str, frozenset[int]], stage_num: int) -> list[Crossing]:

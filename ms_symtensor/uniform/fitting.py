@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from ms_symtensor.cost.plan_price import PlanPrice
 from ms_symtensor.errors import SymTensorError
+from ms_symtensor.program.schedule import PipelineSchedule
 from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.search.constraints.limits import Limits
 from ms_symtensor.uniform.layout import ALL, Recomputation, UniformLayout, first_blocks
@@ -111,6 +112,8 @@ def _fewest(prices: Prices, layout: UniformLayout, parts: Parts, best_s: float) 
         _End(0 if one.peak_B <= limit_B else number, peak_B)
         for one, number, peak_B in zip(few, held, most[1].stage_peaks_B, strict=True)
     ]
+    if _expected_s(layout, least[1], most[1], limit_B) >= best_s:
+        return
     while any(high.blocks - low.blocks > 1 for low, high in zip(few, many, strict=True)):
         tried = at(tuple(_guess(low, high, limit_B) for low, high in zip(few, many, strict=True)))
         yield tried
@@ -163,6 +166,21 @@ def _guess(low: _End, high: _End, limit_B: int) -> int:
     share = (low.peak_B - limit_B) / max(1, low.peak_B - high.peak_B)
     wanted = low.blocks + math.ceil(share * (high.blocks - low.blocks))
     return min(max(wanted, low.blocks + 1), high.blocks - 1)
+
+
+def _expected_s(layout: UniformLayout, least: PlanPrice, most: PlanPrice, limit_B: int) -> float:
+    """Seconds of a step whose stages recompute the share of their blocks that fits, between `least` of them and `most`. It takes no
+    less: what a block needs while it is computed again keeps peaks above the straight line.
+    """
+    stages = zip(least.stage_each_s, most.stage_each_s, least.stage_peaks_B, most.stage_peaks_B, strict=True)
+    each_s = [
+        few_s + max(0.0, min(1.0, (few_B - limit_B) / max(1, few_B - many_B))) * (many_s - few_s)
+        for few_s, many_s, few_B, many_B in stages
+    ]
+    of = layout.stages
+    order = PipelineSchedule(of.micro_batch_num, of.interleave, of.scheduler)
+    once_s = min(price.step_time_s - order.step_s(price.stage_each_s, 0.0) for price in (least, most))
+    return order.step_s(each_s, once_s)
 
 
 def _least_s(tried: Found, limit_B: int) -> float:

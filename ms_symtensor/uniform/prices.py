@@ -5,9 +5,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from model_zoo.config import TransformerConfig
-from ms_symtensor.cost.plan_price import PlanBill, PlanPrice, each_s, priced
+from ms_symtensor.cost.plan_price import PlanBill, PlanPrice, priced
 from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.search.constraints.request import Request
+from ms_symtensor.tensor.dtype import size_B
 from ms_symtensor.uniform.dispatch import with_safe_tokens
 from ms_symtensor.uniform.folded import folded_bill
 from ms_symtensor.uniform.layout import (
@@ -26,6 +27,9 @@ ACCUMULATION = 0.05
 
 KEPT_INPUTS = 0.8
 """empirical: with all blocks recomputed, stages keep at least this share of what the whole network on one stage keeps."""
+
+PRODUCTS = 3
+"""Weights of an expert: gate, up and down."""
 
 FORWARD = 1 / 3
 """The share of a forward pass in a micro-batch's time: a backward pass has two products for each one of it."""
@@ -76,12 +80,26 @@ class Prices:
 
     def rough(self, layout: UniformLayout) -> tuple[float, float, float]:
         """`least`, if a larger micro-batch takes no longer for a sample: one program for all micro-batches of equal degrees."""
+        if (gradients_B := self._experts_B(layout)) > self.request.limit_B:
+            return math.inf, math.inf, gradients_B
         whole, samples = self._of_samples(layout, self.config.batch_size), self._samples(layout)
         least_s = self._least_s(layout, whole.seconds * samples / whole.samples)
         least_s *= 1 - ACCUMULATION if _is_plain(layout) else 1.0
         guess_s = least_s * (1 + FORWARD * whole.recomputed(layout, samples, self.request.limit_B))
         at_rest_B = 0.0 if _is_plain(layout) else whole.kept_B(layout.optimizer_level) / layout.stages.number
         return least_s, guess_s, at_rest_B
+
+    def _experts_B(self, layout: UniformLayout) -> float:
+        """Bytes of the gradients of experts' weights that some device holds at least, where they are not scattered."""
+        experts, degrees = self.config.experts, layout.degrees
+        is_whole = layout.optimizer_level <= OptimizerLevel.LEVEL1 and self.request.runtime.stores is None
+        if experts is None or self.config.lora is not None or not is_whole:
+            return 0.0
+        weights = PRODUCTS * experts.number * self.config.hidden_size * experts.intermediate_size
+        weights *= sum(self.config.kind(layer).experts for layer in range(self.config.num_layers))
+        slices = layout.stages.number * max(1, degrees.expert_parallel or degrees.data_parallel)
+        slices *= degrees.expert_model_parallel or degrees.model_parallel
+        return weights * size_B(self.config.param_dtype) / slices
 
     def least(self, layout: UniformLayout) -> tuple[float, float, float]:
         """Seconds that no step of `layout` is faster than, a guess of what it takes with what has to be recomputed, and bytes
@@ -140,8 +158,8 @@ class Prices:
         key = samples, layout.degrees, sharded
         if key not in self._whole:
             bill = self._bill(layout, samples, NO_RECOMPUTATION)
-            memory = priced(bill, self.request.cluster, self.request.runtime).fullest_B
-            self._whole[key] = _Whole(samples, each_s(bill, self.request.cluster, self.request.runtime), memory)
+            price = priced(bill, self.request.cluster, self.request.runtime)
+            self._whole[key] = _Whole(samples, math.fsum(price.stage_each_s), price.fullest_B)
         return self._whole[key]
 
     @staticmethod

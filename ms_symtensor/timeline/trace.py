@@ -7,9 +7,14 @@ metadata (M).
 A process is a pipeline stage. Its thread "step" holds the passes: they follow each other from 0 to the end of the step. Its
 counter is the memory of a rank. A second process of a stage shows what is done once and one micro-batch operator by operator,
 from 0 on, and then the rest of the step as one span.
+
+Spans begin on whole nanoseconds. Perfetto counts in these, cuts off what is below, and drops a span that begins before the
+one before it has ended.
 """
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, pairwise
 from typing import Any
 
 from ms_symtensor.cost.node_time import NodeTime
@@ -21,7 +26,7 @@ from ms_symtensor.timeline.replay import Kind, Span, StepTimeline
 from ms_symtensor.timeline.step import Step
 
 Event = dict[str, Any]
-MICROSECONDS = 1e6
+MICROSECONDS, NANOSECONDS = 1e6, 1e9
 STEP, OPERATORS = 0, 1
 """Numbers of threads."""
 REST = "other micro-batches, and waiting"
@@ -65,13 +70,14 @@ def _named(process: int, name: str, thread: int, of_thread: str) -> list[Event]:
 
 
 def _passes(timeline: StepTimeline, stage: int, seconds: StageSeconds, has_micro_batches: bool) -> Iterator[Event]:
-    for span in timeline.stages[stage]:
+    spans = timeline.stages[stage]
+    for span, (begin, length) in zip(spans, _placed([span.start_s for span in spans], timeline.step_s), strict=True):
         name = span.kind.value
         if has_micro_batches and span.kind in (Kind.FORWARD, Kind.BACKWARD):
             name = f"{name} {span.micro_batch}"
         yield {
             "ph": "X", "name": name, "cat": span.kind.value, "pid": stage, "tid": STEP,
-            "ts": span.start_s * MICROSECONDS, "dur": span.time_s * MICROSECONDS, "args": _parts(span, seconds),
+            "ts": begin, "dur": length, "args": _parts(span, seconds),
         }  # fmt: skip
 
 
@@ -99,19 +105,33 @@ def _memory(stage: int, step: Step) -> Iterator[Event]:
 
 def _operators(process: int, step: Step, stage: int) -> Iterator[Event]:
     """The nodes of the stage's program, its update, and the rest of the step: other micro-batches, and waiting."""
-    now_s = 0.0
     ordered = sorted(step.operators[stage], key=lambda one: (PASS_ORDER.index(pass_of(one.key)), one.position))
     spans = [(_name(step.graph, one), one.key.part.value, one.time_s, _arguments(one)) for one in ordered]
     spans.append(("update of the parameters", "optimizer", step.seconds[stage].spent_s["end", "optimizer"], {}))
     rest_s = step.timeline.step_s - sum(time_s for _, _, time_s, _ in spans)
     if rest_s > ROUNDING * step.timeline.step_s:
         spans.append((REST if step.plan.micro_batch_num > 1 else "waiting", Kind.WAIT.value, rest_s, {}))
-    for name, category, time_s, arguments in spans:
+    *begins_s, end_s = accumulate((time_s for _, _, time_s, _ in spans), initial=0.0)
+    for (name, category, _, arguments), (begin, length) in zip(spans, _placed(begins_s, end_s), strict=True):
         yield {
-            "ph": "X", "name": name, "cat": category, "pid": process, "tid": OPERATORS, "ts": now_s * MICROSECONDS,
-            "dur": time_s * MICROSECONDS, "args": arguments,
+            "ph": "X", "name": name, "cat": category, "pid": process, "tid": OPERATORS, "ts": begin, "dur": length,
+            "args": arguments,
         }  # fmt: skip
-        now_s += time_s
+
+
+def _placed(begins_s: Sequence[float], end_s: float) -> Iterator[tuple[float, float]]:
+    """Begin and length in microseconds of spans that follow each other: begins on the nearest nanosecond, the end as it is."""
+    begins_ns = [round(one * NANOSECONDS) for one in begins_s]
+    for begin_ns, next_ns in pairwise(begins_ns):
+        yield _microseconds(begin_ns), _microseconds(next_ns - begin_ns)
+    last = _microseconds(begins_ns[-1])
+    yield last, max(0.0, end_s * MICROSECONDS - last)
+
+
+def _microseconds(whole_ns: int) -> float:
+    """So many that 1,000 times as much is not below `whole_ns`."""
+    found = whole_ns / 1000
+    return found if int(found * 1000) == whole_ns else math.nextafter(found, math.inf)
 
 
 def _name(graph: Graph, one: NodeTime) -> str:

@@ -65,6 +65,7 @@ def test_the_trace_keeps_to_its_format_and_fills_the_step(step: Step) -> None:
     trace = json.loads(json.dumps(trace_of(step), allow_nan=False))
     assert trace["displayTimeUnit"] in ("ms", "ns")
     lanes: dict[tuple[int, int], float] = {}
+    ended_ns: dict[tuple[int, int], int] = {}
     for event in trace["traceEvents"]:
         assert (
             {"ph", "name", "pid", "tid"} <= event.keys()
@@ -83,6 +84,9 @@ def test_the_trace_keeps_to_its_format_and_fills_the_step(step: Step) -> None:
         lane = event["pid"], event["tid"]
         assert event["ts"] == pytest.approx(lanes.get(lane, 0.0), abs=1e-3)
         lanes[lane] = event["ts"] + event["dur"]
+        begin_ns, length_ns = int(event["ts"] * 1000), int(event["dur"] * 1000)  # as Perfetto reads it
+        assert begin_ns == ended_ns.get(lane, 0)
+        ended_ns[lane] = begin_ns + length_ns
     for (_, thread), end_us in lanes.items():
         if thread == 0 or step.plan.runtime == "mindspore_graph":
             assert end_us == pytest.approx(1e6 * step.plan.prediction.step_time_s, rel=1e-9)

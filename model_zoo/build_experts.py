@@ -154,10 +154,12 @@ def _feed_forward(b: Layers, x: Value) -> Value:
 
 def _product(b: Layers, name: str, x: Value, shape: tuple[int, int, int]) -> Value:
     """x [experts, n, k] times the weight of that name, [experts, k, m], plus its bias."""
-    weight = b.cast(f"cast_{name}", b.weight(name, shape, b.config.trains_base), b.config.compute_dtype)
+    weight = b.cast(f"cast_{name}", b.matrix(name, shape), b.config.compute_dtype)
     result = TensorType((*x.shape[:2], shape[2]), x.dtype)
     arguments = (x, weight, Constant(False), Constant(False))
     y = b.emit.op("BatchMatMul", f"matmul_{name}", arguments, result)[0]
+    if b.config.has_scales:
+        y = b.binary("Mul", f"scale_{name}", y, b.weight(f"{name}_scale", (shape[0], 1, shape[2])))
     if b.config.experts is None or not b.config.experts.bias:
         return y
     bias = b.weight(f"{name}_bias", (shape[0], 1, shape[2]), b.config.trains_base)

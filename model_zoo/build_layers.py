@@ -26,11 +26,13 @@ class Layers(Operators):
             x = self.matmul(x, self.cast("cast_up", up, c.compute_dtype), "matmul_up")
             return self.binary("Mul", "mul_scale", x, self.table((), c.compute_dtype))
 
-    def linear(self, attribute: str, x: Value, out_size: int, has_bias: bool) -> Value:
+    def linear(self, attribute: str, x: Value, out_size: int, has_bias: bool, is_whole: bool = False) -> Value:
         c = self.config
         with self.emit.cell(attribute, "Linear"):
-            weight = self.weight("weight", (out_size, x.shape[1]), c.trains_base)
+            weight = (self.weight if is_whole else self.matrix)("weight", (out_size, x.shape[1]))
             y = self.matmul(x, self.cast("cast_weight", weight, c.compute_dtype))
+            if c.has_scales and not is_whole:
+                y = self.binary("Mul", "mul_scale", y, self.weight("scale", (out_size,)))
             if has_bias:
                 bias = self.weight("bias", (out_size,), c.trains_base)
                 y = self.binary("Add", "add_bias", y, self.cast("cast_bias", bias, c.compute_dtype))

@@ -4,6 +4,7 @@ import struct
 
 from model_zoo.config import TransformerConfig
 from model_zoo.emitter import Argument, Emitter, Value
+from model_zoo.phase import EIGHT_BITS
 from ms_symtensor.tensor.graph import Attribute, Constant, Source, TensorType
 
 _TYPE_ID = {"float16": 42, "float32": 43, "bfloat16": 45}  # MindSpore's numbers of element types, as Cast takes them
@@ -87,3 +88,9 @@ class Operators:
         """A parameter that trains, or a frozen one in the compute type."""
         dtype = self.config.param_dtype if trains else self.config.compute_dtype
         return self.emit.parameter(name, shape, dtype, trains)
+
+    def matrix(self, name: str, shape: tuple[int, ...]) -> Value:
+        """The weight of a linear layer or of experts; in 8 bits where they have scales."""
+        if self.config.has_scales:
+            return self.emit.parameter(name, shape, EIGHT_BITS, False)
+        return self.weight(name, shape, self.config.trains_base)

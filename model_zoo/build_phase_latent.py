@@ -101,12 +101,14 @@ def _attended(network: "_Network", query: Value, rotary: Value, cached: Value, n
     assert latent is not None
     plain, rows = c.head_dim - latent.rotary_head_dim, (*rotary.shape[:2], c.num_heads)
     query = network.concat("join_query", [network.reshape("split_query", query, (*rows, plain)), rotary], -1)
-    key = network.reshape("split_key", network.linear("key", compressed, c.num_heads * plain, False), (*rows, plain))
+    key = network.reshape(
+        "split_key", network.linear("key", compressed, c.num_heads * plain, False, True), (*rows, plain)
+    )
     repeated = TensorType((*rows, latent.rotary_head_dim), key_rotary.dtype)
     turned = network.emit.op("Tile", "repeat_key", (key_rotary, Constant((1, 1, c.num_heads, 1))), repeated)[0]
     key = network.concat("join_key", [key, turned], -1)
     width = latent.value_head_dim
-    value = network.linear("value", compressed, c.num_heads * width, False)
+    value = network.linear("value", compressed, c.num_heads * width, False, True)
     value = network.reshape("split_value", value, (*rows, width))
     if latent.pads_values:
         value = network.concat("pad_value", [value, network.table((*rows, c.head_dim - width), value.dtype)], -1)

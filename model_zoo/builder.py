@@ -16,9 +16,10 @@ PARAMETER_ORDER = (
     "output_table", "key_cache", "value_cache", "latent_cache", "word_embedding", "layers", "attention_norm",
     "feed_forward_norm", "attended_norm", "fed_forward_norm", "attention", "feed_forward", "router", "experts", "shared",
     "shared_gate", "query_down", "key_value_down", "query", "query_rotary", "key", "value", "key_rotary", "query_norm",
-    "key_value_norm", "key_norm", "core", "softmax", "output", "gate", "up", "down", "gate_bias", "up_bias", "down_bias",
+    "key_value_norm", "key_norm", "core", "softmax", "output", "gate", "up", "down", "gate_scale", "up_scale", "down_scale",
+    "gate_bias", "up_bias", "down_bias",
     "sink", "dense", "hidden_norm", "embedding_norm", "project", "block", "norm", "head", "second_token",
-    "position_embedding", "type_embedding", "transform", "table", "weight", "bias", "correction", "scores", "low_rank",
+    "position_embedding", "type_embedding", "transform", "table", "weight", "scale", "bias", "correction", "scores", "low_rank",
     "gamma", "beta",
 )  # fmt: skip
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from model_zoo.phase import Phase
+from model_zoo.phase import EIGHT_BITS, Phase
 from ms_symtensor.errors import InputError
 
 Norm = Literal["rms_norm", "layer_norm"]
@@ -229,6 +229,11 @@ class TransformerConfig:
         if self.position == "learned":
             return "LearnedPositionDecoder"
         return "SecondTokenDecoder" if self.second_token_weight else "RotaryDecoder"
+
+    @property
+    def has_scales(self) -> bool:
+        """Whether linear layers and experts are stored in 8 bits, with a scale for every output (a phase of serving)."""
+        return self.phase is not None and self.phase.weights == EIGHT_BITS
 
     @property
     def routed_length(self) -> int:

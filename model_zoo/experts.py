@@ -14,7 +14,7 @@ from mindspore.common.initializer import initializer
 from mindspore.ops.auto_generate import SiLU, TopKRouter
 
 from model_zoo.config import TransformerConfig
-from model_zoo.layers import GatedFeedForward, Linear, dtype_of, weight
+from model_zoo.layers import GatedFeedForward, Linear, dtype_of, matrix, weight
 
 DROP_BY_POSITION = 0  # TopKRouter: where places are short, earlier tokens come first
 
@@ -152,11 +152,17 @@ class ExpertFeedForward(nn.Cell):
         number, width = config.experts.number, config.experts.intermediate_size
         trains = config.trains_base
         self.compute_dtype = dtype_of(config.compute_dtype)
-        self.gate = weight((number, config.hidden_size, width), config, trains=trains)
-        self.up = weight((number, config.hidden_size, width), config, trains=trains)
-        self.down = weight((number, width, config.hidden_size), config, trains=trains)
+        self.gate = matrix((number, config.hidden_size, width), config)
+        self.up = matrix((number, config.hidden_size, width), config)
+        self.down = matrix((number, width, config.hidden_size), config)
         self.cast_gate, self.cast_up, self.cast_down = ops.Cast(), ops.Cast(), ops.Cast()
         self.matmul_gate, self.matmul_up, self.matmul_down = (ops.BatchMatMul() for _ in range(3))
+        self.has_scales = config.has_scales
+        if self.has_scales:
+            self.gate_scale = weight((number, 1, width), config)
+            self.up_scale = weight((number, 1, width), config)
+            self.down_scale = weight((number, 1, config.hidden_size), config)
+            self.scale_gate, self.scale_up, self.scale_down = ops.Mul(), ops.Mul(), ops.Mul()
         self.has_bias = config.experts.bias
         if self.has_bias:
             self.gate_bias = weight((number, 1, width), config, "zeros", trains=trains)
@@ -179,6 +185,8 @@ class ExpertFeedForward(nn.Cell):
     def construct(self, x: Tensor) -> Tensor:
         gate = self.matmul_gate(x, self.cast_gate(self.gate, self.compute_dtype))
         up = self.matmul_up(x, self.cast_up(self.up, self.compute_dtype))
+        if self.has_scales:
+            gate, up = self.scale_gate(gate, self.gate_scale), self.scale_up(up, self.up_scale)
         if self.has_bias:
             gate = self.add_gate(gate, self.cast_gate_bias(self.gate_bias, self.compute_dtype))
             up = self.add_up(up, self.cast_up_bias(self.up_bias, self.compute_dtype))
@@ -189,6 +197,8 @@ class ExpertFeedForward(nn.Cell):
         else:
             gate = self.silu(gate)
         y = self.matmul_down(self.mul(gate, up), self.cast_down(self.down, self.compute_dtype))
+        if self.has_scales:
+            y = self.scale_down(y, self.down_scale)
         return self.add_down(y, self.cast_down_bias(self.down_bias, self.compute_dtype)) if self.has_bias else y
 
 

@@ -32,6 +32,13 @@ def weight(shape: tuple[int, ...], config: TransformerConfig, init: str = "norma
     return Parameter(initializer(init, shape, dtype_of(dtype)), requires_grad=trains)
 
 
+def matrix(shape: tuple[int, ...], config: TransformerConfig) -> Parameter:
+    """The weight of a linear layer or of experts; in 8 bits where they have scales."""
+    if config.has_scales:
+        return Parameter(initializer("zeros", shape, ms.int8), requires_grad=False)
+    return weight(shape, config, trains=config.trains_base)
+
+
 class LowRank(nn.Cell):
     """What adapts a linear layer: (alpha / rank) (x down^T) up^T, of x [tokens, in] -> [tokens, out]."""
 
@@ -53,11 +60,19 @@ class LowRank(nn.Cell):
 
 
 class Linear(nn.Cell):
-    """x [tokens, in] @ weight [out, in] transposed (+ bias [out]) (+ what adapts it) -> [tokens, out]."""
+    """x [tokens, in] @ weight [out, in] transposed (* scale [out]) (+ bias [out]) (+ what adapts it) -> [tokens, out].
 
-    def __init__(self, config: TransformerConfig, in_size: int, out_size: int, has_bias: bool) -> None:
+    `is_whole`: without a scale in any case.
+    """
+
+    def __init__(
+        self, config: TransformerConfig, in_size: int, out_size: int, has_bias: bool, is_whole: bool = False
+    ) -> None:
         super().__init__()
-        self.weight = weight((out_size, in_size), config, trains=config.trains_base)
+        self.has_scale = config.has_scales and not is_whole
+        self.weight = (weight if is_whole else matrix)((out_size, in_size), config)
+        if self.has_scale:
+            self.scale, self.mul_scale = weight((out_size,), config), ops.Mul()
         self.has_bias = has_bias
         self.compute_dtype = dtype_of(config.compute_dtype)
         self.cast_weight = ops.Cast()
@@ -72,6 +87,8 @@ class Linear(nn.Cell):
 
     def construct(self, x: Tensor) -> Tensor:
         y = self.matmul(x, self.cast_weight(self.weight, self.compute_dtype))
+        if self.has_scale:
+            y = self.mul_scale(y, self.scale)
         if self.has_bias:
             y = self.add_bias(y, self.cast_bias(self.bias, self.compute_dtype))
         if self.is_adapted:

@@ -232,7 +232,7 @@ class _Rules:
                 else tuple(_first_cut(s, self.routed) for s in shapes)
             )
         if op.type != "BatchMatMul":
-            last = 1 if op.primitive == "add_down" else self.expert_width
+            last = 1 if op.primitive in ("add_down", "scale_down") else self.expert_width
             return tuple((expert, self.expert_rows if s[1] > 1 else 1, last) if s else () for s in shapes)
         if op.primitive == "matmul_down":
             return wide, (expert, self.expert_width, 1)

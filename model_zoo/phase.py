@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from model_zoo.config import TransformerConfig
 
 NAMES = ("prefill", "decode")
+EIGHT_BITS = "int8"
 
 
 @dataclass(frozen=True)
@@ -17,7 +18,8 @@ class Phase:
     """A pass of one phase with a paged cache of keys and values, `cache_blocks` blocks of `block_tokens` tokens.
 
     Of a request the cache holds up to `request_blocks` blocks. `first`, `last`: whether this stage of a pipeline takes ids, and
-    whether it gives logits; others take and give hidden states [tokens, hidden].
+    whether it gives logits; others take and give hidden states [tokens, hidden]. `weights`: "int8" where linear layers and
+    experts are stored so, with a scale for every output, by which the product is multiplied; "": in the compute type.
     """
 
     name: str
@@ -26,10 +28,11 @@ class Phase:
     request_blocks: int
     first: bool = True
     last: bool = True
+    weights: str = ""
 
     def __post_init__(self) -> None:
         sizes = (self.cache_blocks, self.block_tokens, self.request_blocks)
-        if self.name not in NAMES or min(sizes) < 1:
+        if self.name not in NAMES or min(sizes) < 1 or self.weights not in ("", EIGHT_BITS):
             raise InputError(f"phase {self.name!r} with sizes {sizes}: give prefill or decode, and sizes of at least 1")
 
     @property

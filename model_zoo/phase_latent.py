@@ -55,8 +55,8 @@ class CachedLatentAttention(nn.Cell):
             self.key = HeadProduct(config, rank, self.plain_size, is_back=False)
             self.value = HeadProduct(config, rank, self.value_size, is_back=True)
         else:
-            self.key = Linear(config, rank, self.heads * self.plain_size, False)
-            self.value = Linear(config, rank, self.heads * self.value_size, False)
+            self.key = Linear(config, rank, self.heads * self.plain_size, False, is_whole=True)
+            self.value = Linear(config, rank, self.heads * self.value_size, False, is_whole=True)
         self.key_rotary = Linear(config, hidden, self.rotary_size, False)
         if self.is_narrow:
             self.query_norm = Norm(config, latent.query_rank)

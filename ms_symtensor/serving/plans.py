@@ -13,7 +13,7 @@ from model_zoo.config import TransformerConfig
 from model_zoo.described import text_of
 from model_zoo.dimensions import PUBLISHED, dimensions_of
 from model_zoo.megatron import megatron_strategy
-from model_zoo.phase import Phase, why_no_phase
+from model_zoo.phase import EIGHT_BITS, Phase, why_no_phase
 from ms_symtensor.cluster.load import is_known
 from ms_symtensor.cost.plan_price import plan_bill, priced
 from ms_symtensor.cost.runtime import DEFAULT, runtime_of
@@ -46,8 +46,10 @@ def why_no_plans(request: Request, best: Deployment) -> str:
     config = request.config
     if why_not := why_no_phase(config):
         return f"the zoo has no network of the phases of {config.name}: {why_not}"
-    if request.weights != "bfloat16" or request.cache != "bfloat16":
-        return "networks of the phases have weights and cache in bfloat16 alone"
+    if request.weights == "int4":
+        return "4 bits are packed in pairs, which MindSpore's Cast does not unpack: networks of the phases have 8 or 16"
+    if request.cache != "bfloat16":
+        return "networks of the phases have a cache in bfloat16 alone"
     return next((reason for one in best.instances if (reason := _why_not(config, one.strategy))), "")
 
 
@@ -143,7 +145,8 @@ def _source(request: Request, one: Instance, phase: str, stage: int) -> dict[str
     chunk = min(one.tokens, request.tokens.most)
     sizes = (1, one.requests // cut.pp) if phase == "decode" else (chunk, max(1, one.tokens // chunk))
     room = min(one.cache_tokens // BLOCK_TOKENS, one.requests * blocks)
-    cache = Phase(phase, max(blocks, room), BLOCK_TOKENS, blocks, stage == 0, stage == cut.pp - 1)
+    stored = EIGHT_BITS if request.weights == EIGHT_BITS else ""
+    cache = Phase(phase, max(blocks, room), BLOCK_TOKENS, blocks, stage == 0, stage == cut.pp - 1, stored)
     source = {
         "model": config.name,
         "num_layers": str(part.num_layers),

@@ -25,9 +25,9 @@ DIMS = {
 }  # fmt: skip
 
 
-def config_of(name: str, phase: str, **sizes: int) -> TransformerConfig:
+def config_of(name: str, phase: str, weights: str = "", **sizes: int) -> TransformerConfig:
     chunk = 1 if phase == "decode" else 256
-    text = Phase(phase, cache_blocks=64, block_tokens=128, request_blocks=8).text
+    text = Phase(phase, cache_blocks=64, block_tokens=128, request_blocks=8, weights=weights).text
     return dimensions_of(name, num_layers=2, seq_length=chunk, batch_size=8, phase=text, **sizes)
 
 
@@ -40,22 +40,23 @@ def serve(folder: Path, *options: str, dims: dict[str, object] = DIMS) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("name", "phase"),
+    ("name", "phase", "weights"),
     [
-        ("qwen3_32b", "prefill"),
-        ("qwen3_30b_a3b", "decode"),
-        ("deepseek_v3", "decode"),
-        pytest.param("deepseek_v3", "prefill", marks=pytest.mark.matrix),
-        pytest.param("llama3_70b", "decode", marks=pytest.mark.matrix),
-        pytest.param("qwen3_30b_a3b", "prefill", marks=pytest.mark.matrix),
+        ("qwen3_32b", "prefill", ""),
+        ("qwen3_30b_a3b", "decode", "int8"),
+        ("deepseek_v3", "decode", ""),
+        pytest.param("deepseek_v3", "decode", "int8", marks=pytest.mark.matrix),
+        pytest.param("deepseek_v3", "prefill", "int8", marks=pytest.mark.matrix),
+        pytest.param("llama3_70b", "decode", "", marks=pytest.mark.matrix),
+        pytest.param("qwen3_30b_a3b", "prefill", "", marks=pytest.mark.matrix),
     ],
 )
-def test_graphs_of_phases_are_the_captured_ones(name: str, phase: str) -> None:
+def test_graphs_of_phases_are_the_captured_ones(name: str, phase: str, weights: str) -> None:
     pytest.importorskip("mindspore")
     from model_zoo.network import build
     from ms_symtensor.bridge.capture.capture import capture
 
-    config = config_of(name, phase, **({"dense_layers": 1} if name == "deepseek_v3" else {}))
+    config = config_of(name, phase, weights, **({"dense_layers": 1} if name == "deepseek_v3" else {}))
     cell, inputs = build(config)
     assert build_graph(config) == capture(cell, *inputs)
 
@@ -158,11 +159,23 @@ def test_other_commands_take_the_plan_of_a_phase_and_name_it(
 
 
 def test_what_has_no_network_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    out = serve(tmp_path, "--colocated", "--weights", "int8")
+    out = serve(tmp_path, "--colocated", "--weights", "int4")
     assert "no plans to verify" in capsys.readouterr().err
     assert main(["verify", str(out)]) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert "bfloat16" in line and len(line) <= 450
+    assert "packed in pairs" in line and len(line) <= 450
+
+
+def test_weights_of_eight_bits_have_a_scale_for_every_output_cut_as_it_is() -> None:
+    config = config_of("qwen3_30b_a3b", "decode", "int8")
+    graph = build_graph(config)
+    cuts = megatron_strategy(graph, config, 4, 1, False, expert_parallel=1, expert_model_parallel=4)
+    program = partition(graph, StagePlan({name: OpStrategy(*each) for name, each in cuts.items()}, Settings(4)))
+    assert config.experts is not None
+    experts, width = "layers.0.feed_forward.experts", config.experts.intermediate_size // 4
+    assert program.parameters[f"{experts}.gate"].dtype == "int8"
+    assert program.parameters[f"{experts}.gate_scale"].slice_shape == (128, 1, width)
+    assert program.parameters[f"{experts}.down_scale"].slice_shape == (128, 1, config.hidden_size)
 
 
 LATENT = {
@@ -177,11 +190,13 @@ LATENT = {
 
 
 @pytest.mark.matrix
+@pytest.mark.parametrize("weights", ["bfloat16", "int8"])
 def test_latent_attention_is_compiled_as_predicted_and_proved(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    weights: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("mindspore")
-    out = serve(tmp_path, "--fix", "tp=2", "--fix", "dp=2", "--fix", "ep=4", "--colocated", dims=LATENT)
+    options = ["--fix", "tp=2", "--fix", "dp=2", "--fix", "ep=4", "--colocated", "--weights", weights]
+    out = serve(tmp_path, *options, dims=LATENT)
     capsys.readouterr()
     assert main(["verify", str(out), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["collectives"]["equal"]

@@ -17,11 +17,14 @@ _UNKNOWN_BOUND = 2  # of integers that index nothing we know of: flags, mostly
 
 
 def parameter_value(name: str, kind: TensorType, lifted: bool = False) -> numpy.ndarray:
-    """What parameter `name` holds: matrices keep the size of what they multiply, vectors are around 0.5, none is 0.
+    """What parameter `name` holds: matrices keep the size of what they multiply, vectors are around 0.5, none is 0. Integers, which
+    are multiplied by scales, are -1, 0 or 1.
 
     `lifted`: above that by LIFT.
     """
     random = _random(name)
+    if kind.dtype == "int8":
+        return random.integers(-1, 2, kind.shape).astype(numpy.int8)
     if len(kind.shape) < 2:
         return (random.uniform(0.25, 0.75, kind.shape) + LIFT * lifted).astype(numpy.float32)
     value: numpy.ndarray = random.standard_normal(kind.shape) / numpy.sqrt(kind.shape[-1])

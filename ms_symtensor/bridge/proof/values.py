@@ -17,8 +17,8 @@ _UNKNOWN_BOUND = 2  # of integers that index nothing we know of: flags, mostly
 
 
 def parameter_value(name: str, kind: TensorType, lifted: bool = False) -> numpy.ndarray:
-    """What parameter `name` holds: matrices keep the size of what they multiply, vectors are around 0.5, none is 0. Integers, which
-    are multiplied by scales, are -1, 0 or 1.
+    """What parameter `name` holds: matrices keep the size of what they multiply, vectors are around 0.5, none is 0.
+    Integers, which are multiplied by scales, are -1, 0 or 1.
 
     `lifted`: above that by LIFT.
     """

@@ -8,9 +8,11 @@ own uncertainty, and r_i = log(predicted_i / measured_i) / NOISE, what is minimi
 within the range that the cluster file states for each. It is the negative logarithm of the posterior: measurements far off
 (another software, a disturbed run) count linearly, and a few rows move no constant further than they must.
 
-A fit is taken if it explains steps that it was not fitted to better than the cluster file does: leaving out one row after the
-other (without row i its residual is r_i / (1 - h_i), with h the diagonal of the hat matrix; Allen 1974), the mean error has to
-fall by more than its standard error (the rule of one standard error; Breiman et al. 1984). Else the cluster stays as it is.
+First a single factor f for all that a step keeps of the data sheet (SHARES), where the rows say that the sheet is wrong: where
+the mean of log(predicted / measured) is further from 0 than SURE of its standard errors. Then all constants by themselves, if
+that explains steps that it was not fitted to better: leaving out one row after the other (without row i its residual is
+r_i / (1 - h_i), with h the diagonal of the hat matrix; Allen 1974), the mean error has to fall by more than SURE of its standard
+errors. Else the cluster stays as it is.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,6 +32,13 @@ from ms_symtensor.validation.pricing import predict
 NOISE = 0.07  # empirical: the relative error that formulas of this kind keep (docs/results: medians of 0.06 to 0.10)
 ENOUGH = 1e-2  # relative change of the sum, or of the constants, at which the solver stops: below what the rows know
 EDGE = 1e-6  # a constant may start at an end of its range, where the solver wants room
+
+SURE = 2.0
+"""Standard errors: further away than these is one mean of twenty by chance."""
+LEAST_ROWS = 5
+"""Of fewer steps the spread is not known (empirical): their fit is taken, and no common factor is looked for."""
+SHARES = ("device.step_efficiency", "device.attention_efficiency", "device.hbm_efficiency")
+"""What a step keeps of the peak of the cube and of the memory's bandwidth."""
 
 
 @dataclass(frozen=True)
@@ -64,9 +73,40 @@ def fit(cases: Sequence[Case], cluster: Cluster, predictor: Predictor = predict)
     def times(changed: Cluster) -> Numbers:
         return outcome(timed, changed, predictor).step_time_s
 
-    found, values = explaining(cluster, constants, times, measured, keeps=True)
+    scaled = _scaled(cluster, constants, times, measured)
+    found, values = explaining(scaled, constants_of(scaled), times, measured, keeps=True)
     before, after = mape(times(cluster), measured), mape(times(found), measured)
     return Fit(found, constants, values, len(timed), before or 0.0, after or 0.0, found != cluster)
+
+
+def _scaled(
+    cluster: Cluster, constants: Sequence[Constant], times: Callable[[Cluster], Numbers], measured: Numbers
+) -> Cluster:
+    """`cluster` with what a step keeps of its data sheet times one factor, as far as the ranges allow; as it is where its errors
+    have no sign that all share, or where it states no ranges for these.
+    """
+    shares = [constant for constant in constants if constant.place in SHARES]
+    errors = np.log(times(cluster) / measured)
+    if not shares or len(measured) < LEAST_ROWS or not _is_sure(errors):
+        return cluster
+    deviation = min(one.deviation for one in shares)
+    lowest, highest = min(one.low / one.value for one in shares), max(one.high / one.value for one in shares)
+
+    def changed(x: Numbers) -> Cluster:
+        factor = float(np.exp(x[0] * deviation))
+        return with_constants(cluster, {one.place: min(max(factor * one.value, one.low), one.high) for one in shares})
+
+    def residuals(x: Numbers) -> Numbers:
+        return np.concatenate([_soft(np.log(times(changed(x)) / measured) / NOISE), x])
+
+    bounds = (np.log(lowest) / deviation - EDGE, np.log(highest) / deviation + EDGE)
+    found = least_squares(residuals, [0.0], bounds=bounds, diff_step=1e-2, ftol=ENOUGH, xtol=ENOUGH)
+    return changed(found.x)
+
+
+def _is_sure(values: Numbers) -> bool:
+    """Whether the mean of `values` is further from 0 than its errors explain."""
+    return bool(abs(values.mean()) > SURE * values.std(ddof=1) / np.sqrt(len(values)))
 
 
 def explaining(
@@ -104,10 +144,6 @@ def explaining(
     return changed(chosen), tuple(float(v) for v in values(chosen))
 
 
-LEAST_ROWS = 5
-"""Of fewer steps the spread of what is gained is not known (empirical): their fit is taken."""
-
-
 def _gains(before: Numbers, after: Numbers, jacobian: Numbers) -> bool:
     """Whether rows with residuals `before` a fit and `after` it have smaller ones after a fit without them.
 
@@ -117,7 +153,7 @@ def _gains(before: Numbers, after: Numbers, jacobian: Numbers) -> bool:
         return True
     leverage = np.diag(jacobian @ np.linalg.pinv(jacobian))[: len(before)]
     gained = np.abs(before) - np.abs(after / np.maximum(1.0 - leverage, EDGE))
-    return bool(gained.mean() > gained.std(ddof=1) / np.sqrt(len(gained)))
+    return bool(gained.mean() > 0) and _is_sure(gained)
 
 
 def leave_one_group_out(

@@ -4,10 +4,13 @@ import numpy as np
 import pytest
 from estimate import CLUSTER, RANGES, cases, configurations, estimate, times
 
+from ms_symtensor.cluster.topology import Cluster, Source
 from ms_symtensor.errors import InputError
 from ms_symtensor.validation.calibrate import fit, leave_one_group_out
+from ms_symtensor.validation.configuration import Configuration
 from ms_symtensor.validation.constants import constants_of, with_constants
 from ms_symtensor.validation.dataset import Measurement
+from ms_symtensor.validation.pricing import Predicted
 
 OTHER = {"device.cube_efficiency": 0.78, "device.op_overhead_s": 6e-6, "levels[0].efficiency": 0.72}
 
@@ -67,6 +70,27 @@ def test_a_fit_that_gains_nothing_for_other_steps_is_left() -> None:
     kept = fit(noisy, CLUSTER, estimate)
     assert not kept.gains and kept.cluster == CLUSTER and kept.mape_after == kept.mape_before
     assert fit(cases(with_constants(CLUSTER, OTHER)), CLUSTER, estimate).gains
+
+
+@pytest.mark.parametrize("factor", [1.0, 1.0 / 0.87])
+def test_few_steps_scale_a_data_sheet_that_all_of_them_contradict(factor: float) -> None:
+    """Eight steps that scatter by 10 % show an error of 15 % that they share, and no constant that is wrong by itself."""
+    sheet = with_constants(
+        replace(CLUSTER, sources=(*CLUSTER.sources, ("device.step_efficiency", Source("test", 0.65, 1.0)))),
+        {"device.step_efficiency": 0.85},
+    )
+
+    def kept(one: Configuration, cluster: Cluster) -> Predicted:
+        found = estimate(one, cluster)
+        return replace(found, step_time_s=found.step_time_s * 0.85 / cluster.device.step_efficiency)
+
+    rows = [
+        replace(case, measured=Measurement(step_time_s=(case.measured.step_time_s or 0) * (0.9, 1.1)[index % 2]))
+        for index, case in enumerate(cases(CLUSTER, factor=factor)[:8])
+    ]
+    found = fit(rows, sheet, kept)
+    assert found.gains == (factor > 1.0)
+    assert found.cluster.device.step_efficiency == pytest.approx(0.85 / factor, rel=0.05)
 
 
 def test_nothing_to_fit() -> None:

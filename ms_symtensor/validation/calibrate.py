@@ -12,7 +12,7 @@ First a single factor f for all that a step keeps of the data sheet (SHARES), wh
 the mean of log(predicted / measured) is further from 0 than SURE of its standard errors. Then all constants by themselves, if
 that explains steps that it was not fitted to better: leaving out one row after the other (without row i its residual is
 r_i / (1 - h_i), with h the diagonal of the hat matrix; Allen 1974), the mean error has to fall by more than SURE of its standard
-errors. Else the cluster stays as it is.
+errors; by more than one where the sheet is known to be wrong. Else the cluster stays as it is.
 """
 
 from collections.abc import Callable, Sequence
@@ -74,7 +74,7 @@ def fit(cases: Sequence[Case], cluster: Cluster, predictor: Predictor = predict)
         return outcome(timed, changed, predictor).step_time_s
 
     scaled = _scaled(cluster, constants, times, measured)
-    found, values = explaining(scaled, constants_of(scaled), times, measured, keeps=True)
+    found, values = explaining(scaled, constants_of(scaled), times, measured, 1.0 if scaled != cluster else SURE)
     before, after = mape(times(cluster), measured), mape(times(found), measured)
     return Fit(found, constants, values, len(timed), before or 0.0, after or 0.0, found != cluster)
 
@@ -106,7 +106,11 @@ def _scaled(
 
 def _is_sure(values: Numbers) -> bool:
     """Whether the mean of `values` is further from 0 than its errors explain."""
-    return bool(abs(values.mean()) > SURE * values.std(ddof=1) / np.sqrt(len(values)))
+    return bool(abs(values.mean()) > SURE * _error_of_mean(values))
+
+
+def _error_of_mean(values: Numbers) -> float:
+    return float(values.std(ddof=1) / np.sqrt(len(values)))
 
 
 def explaining(
@@ -114,11 +118,11 @@ def explaining(
     constants: Sequence[Constant],
     times: Callable[[Cluster], Numbers],
     measured: Numbers,
-    keeps: bool = False,
+    errors: float = 0.0,
 ) -> tuple[Cluster, tuple[float, ...]]:
     """`cluster` with the values of `constants` with which its `times` explain what was `measured` best; and these values.
 
-    `keeps`: as it was where that gains nothing for rows that are left out.
+    `errors`: as it was where rows that are left out do not gain so many standard errors by it.
     """
     start = np.array([c.value for c in constants])
     deviation = np.array([c.deviation for c in constants])
@@ -139,12 +143,12 @@ def explaining(
     nothing = np.zeros(len(constants))
     found = least_squares(residuals, nothing, bounds=bounds, diff_step=1e-4, ftol=ENOUGH, xtol=ENOUGH)
     rows = slice(0, len(measured))
-    takes = not keeps or _gains(residuals(nothing)[rows], found.fun[rows], found.jac)
+    takes = not errors or _gains(residuals(nothing)[rows], found.fun[rows], found.jac, errors)
     chosen = found.x if takes else nothing
     return changed(chosen), tuple(float(v) for v in values(chosen))
 
 
-def _gains(before: Numbers, after: Numbers, jacobian: Numbers) -> bool:
+def _gains(before: Numbers, after: Numbers, jacobian: Numbers, errors: float) -> bool:
     """Whether rows with residuals `before` a fit and `after` it have smaller ones after a fit without them.
 
     `jacobian`: of the fit's residuals, those of rows first.
@@ -153,7 +157,7 @@ def _gains(before: Numbers, after: Numbers, jacobian: Numbers) -> bool:
         return True
     leverage = np.diag(jacobian @ np.linalg.pinv(jacobian))[: len(before)]
     gained = np.abs(before) - np.abs(after / np.maximum(1.0 - leverage, EDGE))
-    return bool(gained.mean() > 0) and _is_sure(gained)
+    return bool(gained.mean() > errors * _error_of_mean(gained))
 
 
 def leave_one_group_out(

@@ -311,7 +311,7 @@ def test_a_file_without_a_function_is_refused(command, tmp_path, capsys):
         ({"--global-batch-size": "0"}, "0"),
         ({"--seq-length": "-1"}, "-1"),
         ({"--num-layers": "0"}, "num_layers"),
-        ({"--memory-limit": "1.8"}, "what fits: 16 devices"),
+        pytest.param({"--memory-limit": "1.8"}, "what fits: 16 devices", marks=pytest.mark.matrix),
         ({"--memory-limit": "-1"}, "--memory-limit is -1: give a number of GiB above 0"),
         ({"--memory-limit": "0"}, "--memory-limit is 0: "),
         ({"--memory-limit": "1e-12"}, "--memory-limit is 1e-12: "),
@@ -501,7 +501,7 @@ def test_mistakes_in_tables(measured: Path, tmp_path: Path, capsys: pytest.Captu
     assert "unknown cluster 'moon'" in failure(capsys, "validate", measured, "--cluster", "moon")
 
 
-@pytest.mark.parametrize("pins", ((), ("--fix", "context_parallel=2")))
+@pytest.mark.parametrize("pins", [pytest.param((), marks=pytest.mark.matrix), ("--fix", "context_parallel=2")])
 def test_the_same_request_gives_the_same_files(pins: tuple[str, ...], tmp_path: Path) -> None:
     """Byte by byte, whatever the hash seed, but for the time that the search took."""
     written = []

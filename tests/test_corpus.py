@@ -31,6 +31,7 @@ def test_an_answer_is_a_plan_or_a_message_with_its_cost(small: dict[str, dict[st
         assert one["processor_s"] > 0 and one["loops"] > 0 and one["process_MiB"] > 50
 
 
+@pytest.mark.matrix
 def test_the_same_answers_differ_in_nothing(small: dict[str, dict[str, Any]]) -> None:
     lines, good = compared(small, copy.deepcopy(small), 0.02)
     assert good

@@ -26,7 +26,11 @@ def _obstacle(limit_B: int, **fix: str):
 
 @pytest.mark.parametrize(
     "fix",
-    [{}, {"pipeline_stages": "2", "swap_optimizer": "yes"}, {"pipeline_stages": "4", "recompute": "none"}],
+    [
+        {},
+        pytest.param({"pipeline_stages": "2", "swap_optimizer": "yes"}, marks=pytest.mark.matrix),
+        {"pipeline_stages": "4", "recompute": "none"},
+    ],
 )
 def test_with_as_much_memory_there_is_a_plan(fix):
     obstacle, request = _obstacle(2 * GIB, **fix)

@@ -28,6 +28,7 @@ def planned(name, device_num, batch, *pins):
     return best_plan(network(graph_at(batch, None), graph_at), request)
 
 
+@pytest.mark.matrix
 def test_sequences_and_weights_are_cut_within_stages():
     found = planned("llama3_70b", 512, 32)
     assert found.pipeline_stages > 1 and min(found.context_parallel, found.model_parallel) > 1

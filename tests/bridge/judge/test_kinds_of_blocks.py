@@ -49,7 +49,8 @@ def lone():
 """
 
 
-@pytest.mark.parametrize(("name", "limit"), [("turns", "1.1"), pytest.param("lone", "1.1", marks=pytest.mark.matrix)])
+@pytest.mark.matrix
+@pytest.mark.parametrize(("name", "limit"), [("turns", "1.1"), ("lone", "1.1")])
 def test_stages_and_recomputation_are_as_compiled(name, limit, tmp_path):
     (tmp_path / "net.py").write_text(NETWORK)
     size = ["--device-num", "4", "--global-batch-size", "65536", "--memory-limit", limit]

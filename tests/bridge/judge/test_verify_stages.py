@@ -51,6 +51,7 @@ def test_a_stage_that_begins_with_a_large_weight_receives_only_what_is_sent(tmp_
     assert all(verdict.passed for verdict in found)
 
 
+@pytest.mark.matrix
 def test_stages_that_cut_samples_sequences_and_weights(tmp_path):
     pins = {"pipeline_stages": 2, "data_parallel": 2, "context_parallel": 2, "model_parallel": 4}
     fixed = [word for name, number in pins.items() for word in ("--fix", f"{name}={number}")]

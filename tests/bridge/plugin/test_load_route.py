@@ -32,8 +32,8 @@ BOTH = {"layers.0": Recompute(), "layers.1": Recompute()}
     ("name", "data", "tensor", "sequence", "level", "blocks"),
     [
         ("llama2_7b", 2, 4, True, 1, {}),
-        ("gpt2_xl", 4, 2, True, 0, {}),
-        ("bert_large", 2, 2, False, 3, {}),
+        pytest.param("gpt2_xl", 4, 2, True, 0, {}, marks=pytest.mark.matrix),
+        pytest.param("bert_large", 2, 2, False, 3, {}, marks=pytest.mark.matrix),
         ("llama2_7b", 8, 1, False, 2, BOTH),
     ],
 )

@@ -1,7 +1,7 @@
 """Losses that are one operator."""
 
 from ms_symtensor.ops.normalization import SOFTMAX
-from ms_symtensor.ops.quirks import UNDISTRIBUTED, Quirks
+from ms_symtensor.ops.quirks import Quirks
 from ms_symtensor.ops.rule import Choice, Computed, alike, rule
 from ms_symtensor.ops.signature import OpView, Signature, dims_like, named
 
@@ -16,6 +16,7 @@ def loss(op: OpView) -> Signature:
 
 
 _MEAN = "MindSpore cuts the samples and leaves out the mean over devices; use nn.CrossEntropyLoss or ops.cross_entropy"
+_REDUCED = Quirks(instead="let it reduce (reduction='mean' or 'sum'), write it with other operators")
 
 RULES = {
     "SoftmaxCrossEntropyWithLogits": rule("b c!, ~b c! -> b, @b c!", operations=SOFTMAX),
@@ -25,6 +26,6 @@ RULES = {
     **alike(
         "NLLLoss SmoothL1Loss L1LossExt MSELossExt BCEWithLogitsLoss BinaryCrossEntropy TripletMarginLoss KLDiv"
         " MultilabelMarginLoss MultiMarginLoss NLLLoss2d SoftMarginLoss",
-        Computed(loss, UNDISTRIBUTED),
+        Computed(loss, _REDUCED),
     ),
 }

@@ -107,7 +107,7 @@ _MATRICES = "... a! ... -> @... a! ... | a = from -2"
 _ONE_OF = "... a! ... -> *{} ... ... | a = axis 0 0"
 _RESIZED = "... a! ..., *~1... -> {} ... 1 ... | a = unlike"
 _AT_AXIS = "... a! ..., *~1... -> ... 1 ... | a = axis {} 0"
-_NO_VIEW = "MindSpore partitions no mint.broadcast_to: use ops.broadcast_to or Tensor.expand"
+_NO_VIEW = "MindSpore partitions no mint.broadcast_to: use ops.broadcast_to or Tensor.broadcast_to"
 _DIAGONAL = "... a! ... -> {} ... ... 1 | a = dim1 1 0 and dim2 2 1"
 _STRETCHED = "... a. ... -> {} 1... ... 1 ... | a = unlike"
 

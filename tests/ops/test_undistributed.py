@@ -53,6 +53,12 @@ def test_what_would_give_another_result_is_refused(op):
     assert default_strategy(op, sig, 3).inputs[0] == (1, 1)  # three devices divide nothing here
 
 
+def test_a_loss_of_every_element_is_told_to_reduce():
+    op = make("SmoothL1Loss", "float32[16, 32], float32[16, 32] -> float32[16, 32]", 1.0, 0)
+    with pytest.raises(InvalidStrategyError, match=r"let it reduce \(reduction='mean' or 'sum'\)"):
+        place(op, signature(op), OpStrategy(((8, 1),) * 2), 8)
+
+
 def test_a_loss_that_is_one_number_is_computed_by_every_device():
     op = make("MSELossExt", "float32[16, 32], float32[16, 32] -> float32[]", 1)
     strategy = default_strategy(op, signature(op), 8)

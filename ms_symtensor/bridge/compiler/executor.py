@@ -25,6 +25,9 @@ _CAUSES = {
         " write the tuple without"
     ),
     "Cannot export a PyExecute": "Python runs in it, as for a dict that it returns: return a tensor or a tuple of tensors",
+    "The method 'GetShapeVector()'": (
+        "a tuple stands where a tensor is taken, as in Tensor.expand((2, 3)): use ops.broadcast_to, or pass a tensor"
+    ),
 }
 """What is behind messages of MindSpore that name no cause, by how they begin."""
 _PLACE = re.compile(r"In file (\S+:\d+)")

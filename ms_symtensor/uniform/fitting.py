@@ -171,7 +171,8 @@ def _guess(low: _End, high: _End, limit_B: int) -> int:
 def _expected_s(layout: UniformLayout, least: PlanPrice, most: PlanPrice, limit_B: int) -> float:
     """Seconds of a step whose stages recompute the share of their blocks that fits, between `least` of them and `most`.
 
-    It takes no less: what a block needs while it is recomputed keeps peaks above the straight line.
+    It takes no less where blocks cost alike: what one needs while it is recomputed keeps peaks above the straight line. Where
+    kinds differ it is an estimate.
     """
     stages = zip(least.stage_each_s, most.stage_each_s, least.stage_peaks_B, most.stage_peaks_B, strict=True)
     each_s = [

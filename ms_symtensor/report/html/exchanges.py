@@ -83,8 +83,8 @@ def exchanges_section(step: Step) -> Html:
         )
         for one in every[busiest]
     ]
-    of = f"stage {busiest}" if len(every) > 1 else "rank 0"
-    lead = f"Messages of a step on the first rank of {of}; those of all blocks and micro-batches together."
+    rank = f"the first rank of stage {busiest}" if len(every) > 1 else "rank 0"
+    lead = f"Messages of a step on {rank}; those of all blocks and micro-batches together."
     head = ("level", "for", "phase", "collective", "ranks", "count", "bytes each", "time of all")
     inside = [_levels(step, every), table(head, rows, sortable=True, left=4)]
     return section("collectives", "Collectives by level", lead, *inside)

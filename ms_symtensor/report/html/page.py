@@ -19,7 +19,6 @@ from ms_symtensor.report.html.timeline_chart import operators_chart, timeline_ch
 from ms_symtensor.report.html.trust import badges, trust_section
 from ms_symtensor.report.operators import sections as operator_sections
 from ms_symtensor.report.plan_report import plan_json
-from ms_symtensor.report.text import run_text
 from ms_symtensor.strategy.folder import PlanFolder
 from ms_symtensor.strategy.loss import loss_note
 from ms_symtensor.strategy.record import PARETO_FILE, recorded
@@ -132,8 +131,8 @@ def _memory(step: Step) -> Html:
 def _blocks(step: Step) -> Html:
     inside: list[Html] = []
     for first, alike in list(kinds_of_blocks(step).items())[:MOST_KINDS]:
-        title = run_text(alike[0], alike[-1]) if len(alike) > 1 else first
-        inside.append(element("h3", f"{title}: {len(alike)} of the same operators, {first} is shown"))
+        others = f", and {len(alike) - 1} more blocks like it, up to {alike[-1]}" if len(alike) > 1 else ""
+        inside.append(element("h3", f"{first}{others}"))
         inside.append(block_graph(step, first))
     tables = []
     for one in operator_sections(step.graph, step.plan.whole):

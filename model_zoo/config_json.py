@@ -13,6 +13,7 @@ from model_zoo.config import DEFAULT_SEQ_LENGTH, MOST_LAYERS, BlockKind, Experts
 from model_zoo.fact_types import typed
 from model_zoo.families import ACTIVATIONS, FAMILIES, HARMLESS, KEYS, LACKING, LEFT_OUT, NEAREST, Family
 from model_zoo.layer_kinds import CHUNKED, FULL, SLIDING, attention_types, kinds_of
+from model_zoo.silent import SILENT
 from ms_symtensor.errors import InputError
 from ms_symtensor.files.reading import read_json
 
@@ -84,7 +85,9 @@ def _network(data: Mapping[str, Any], name: str, seq_length: int | None, approxi
     _approximated(refused, approximate)
     _require_head(data)
     facts: dict[str, Any] = {fact: typed(key, fact, value) for fact, (key, value) in said.items()}
-    facts = {**family.silent, **facts, **family.fixed}
+    silent = SILENT.get(kind) or SILENT.get(kind.removesuffix("_text")) or {}
+    facts = {**silent, **family.silent, **facts, **family.fixed}
+    _require_parts(family, facts)
     _rope(facts)
     layers = _number(facts, "num_layers")
     if layers > MOST_LAYERS:
@@ -165,7 +168,7 @@ def _config(name: str, facts: dict[str, Any], kinds: tuple[BlockKind, ...]) -> T
     config: dict[str, Any] = {
         "hidden_size": hidden, "num_layers": len(kinds), "num_heads": heads,
         "n_kv_heads": facts.get("n_kv_heads") or heads, "head_dim": head_dim, "vocab_size": _number(facts, "vocab_size"),
-        "intermediate_size": facts.get("intermediate_size") or (experts and experts.intermediate_size)
+        "intermediate_size": facts.get("intermediate_size") or (experts and not dense and experts.intermediate_size)
         or _number(facts, "intermediate_size"),
         "max_position_embeddings": facts.get("max_position_embeddings") or DEFAULT_SEQ_LENGTH,
         "norm": facts.get("norm", "rms_norm"), "norm_epsilon": facts.get("norm_epsilon") or 1e-6,
@@ -188,6 +191,8 @@ def _latent(facts: dict[str, Any]) -> LatentSizes | None:
         return None
     for name in ("plain_head_dim", "latent.rotary_head_dim", "latent.value_head_dim"):
         _number(facts, name)
+    if facts["latent.rotary_head_dim"] % 2:
+        raise InputError(f"qk_rope_head_dim is {facts['latent.rotary_head_dim']}: give an even number")
     sizes = {
         name: facts.get(f"latent.{name}") or 0 for name in LatentSizes.__dataclass_fields__ if name != "pads_values"
     }
@@ -196,7 +201,7 @@ def _latent(facts: dict[str, Any]) -> LatentSizes | None:
 
 def _experts(facts: dict[str, Any]) -> Experts:
     if facts.get("topk_method") == "greedy":
-        facts["experts.groups"] = 1
+        facts |= {"experts.groups": 1, "experts.groups_per_token": 1}
     said = {field: facts.get(f"experts.{field}") for field in Experts.__dataclass_fields__}
     of: dict[str, Any] = {field: value for field, value in said.items() if value is not None}
     number, per_token, size = (_number(facts, f"experts.{f}") for f in ("number", "per_token", "intermediate_size"))
@@ -270,6 +275,15 @@ def _second_token_weight(facts: Mapping[str, Any]) -> float:
     if number and facts.get("tied_embeddings"):
         raise InputError("num_nextn_predict_layers with tie_word_embeddings: the zoo predicts one more token untied")
     return _SECOND_TOKEN_WEIGHT if number else 0.0
+
+
+def _require_parts(family: Family, facts: Mapping[str, Any]) -> None:
+    """What makes the family: experts (0 of them is said so), and latent attention."""
+    of = {*family.fixed, *family.silent, *family.keys.values()}
+    if any(fact.startswith("experts.") for fact in of) and facts.get("experts.number") != 0:
+        _number(facts, "experts.number")
+    if any(fact.startswith("latent.") for fact in of) or family.keys.get("num_key_value_heads") == "":
+        _number(facts, "latent.key_value_rank")
 
 
 def _require_head(data: Mapping[str, Any]) -> None:

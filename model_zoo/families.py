@@ -83,8 +83,9 @@ _LACKING: Mapping[str, str] = {
     "clipped projections": "clip_qkv",
     "noise in routing": "router_jitter_noise input_jitter_noise",
     "attention to later tokens": "use_bidirectional_attention",
-    "an encoder with a decoder": "is_encoder_decoder",
-    "attention to another sequence": "add_cross_attention",
+    "encoder beside the decoder": "is_encoder_decoder tie_encoder_decoder",
+    "attention to another sequence": "add_cross_attention cross_attention_hidden_size",
+    "pruned heads": "pruned_heads",
     "scaled residual sums, scores or logits": "residual_multiplier attention_multiplier logits_scaling",
 }
 LACKING: Mapping[str, str] = {key: part for part, keys in _LACKING.items() for key in keys.split()}
@@ -93,6 +94,7 @@ LACKING: Mapping[str, str] = {key: part for part, keys in _LACKING.items() for k
 LEFT_OUT: Mapping[str, str] = {
     "vision_config": "what is planned is the text network", "audio_config": "what is planned is the text network",
     "num_mtp_modules": "no head predicts further tokens, as in the published weights",
+    "quantization_config": "weights are trained in the types that the plan says",
 }  # fmt: skip
 """Keys of parts that stand beside the network that is planned, and what a line says of them."""
 
@@ -108,7 +110,7 @@ HARMLESS = frozenset({
     "_attn_implementation", "_attn_implementation_autoset", "_attn_implementation_internal", "_name_or_path",
     "architectures", "attn_implementation", "attn_implementation_autoset", "auto_map", "aux_loss_alpha",
     "bad_words_ids", "begin_suppress_tokens", "boi_token_index", "bos_token_id", "cache_implementation",
-    "chunk_size_feed_forward", "cross_attention_hidden_size", "decoder_start_token_id", "diversity_penalty",
+    "chunk_size_feed_forward", "decoder_start_token_id", "diversity_penalty",
     "do_sample", "dtype", "early_stopping", "encoder_no_repeat_ngram_size", "eoi_token_index", "eos_token_id",
     "ep_size", "exponential_decay_length_penalty", "finetuning_task", "for_llm_compressor",
     "forced_bos_token_id", "forced_eos_token_id", "id2label", "image_token_id", "image_token_index",
@@ -116,11 +118,11 @@ HARMLESS = frozenset({
     "min_length", "model_max_length", "model_type", "moe_norm_min", "mrope_section", "no_repeat_ngram_size",
     "norm_topk_eps", "num_beam_groups", "num_beams", "num_logits_to_keep", "num_return_sequences",
     "original_max_position_embeddings", "output_attentions", "output_hidden_states", "output_router_logits",
-    "output_scores", "pad_token_id", "prefix", "pretraining_tp", "problem_type", "pruned_heads", "qk_head_dim",
-    "quantization_config", "remove_invalid_values", "repetition_penalty", "return_dict",
+    "output_scores", "pad_token_id", "prefix", "pretraining_tp", "problem_type", "qk_head_dim",
+    "remove_invalid_values", "repetition_penalty", "return_dict",
     "return_dict_in_generate", "rope_interleave", "rope_scaling", "rotary_type", "router_aux_loss_coef",
     "sep_token_id", "seq_aux", "spatial_merge_size", "suppress_tokens", "task_specific_params", "temperature",
-    "tf_legacy_loss", "tie_encoder_decoder", "tokenizer_class", "top_k", "top_p", "torch_dtype", "torchscript",
+    "tf_legacy_loss", "tokenizer_class", "top_k", "top_p", "torch_dtype", "torchscript",
     "transformers_version", "typical_p", "unk_token_id", "use_bfloat16", "use_cache", "use_flash_attention",
     "use_flash_attn", "use_mrope", "use_mtp", "video_token_id", "vision_end_token_id",
     "vision_feature_select_strategy", "vision_start_token", "vision_start_token_id", "vision_token_id",
@@ -189,7 +191,9 @@ FAMILIES: Mapping[str, Family] = {  # the text network of a multimodal one has i
         fixed={"qk_norm": "projection"}, keys=_EXPERTS_ONLY, silent={"experts.normalised": False}
     ),
     "dots1": Family(fixed=_SIGMOID | _HEAD_NORM, silent={"uses_window": False, "experts.normalised": False}),
-    "qwen3_moe": Family(fixed=_HEAD_NORM, silent={"experts.normalised": False, "uses_window": False}),
+    "qwen3_moe": Family(
+        fixed=_HEAD_NORM, silent={"experts.normalised": False, "uses_window": False}, keys={"max_window_layers": ""}
+    ),
     "deepseek_v2": Family(
         keys=_MLA, silent={"experts.normalised": False, "latent.query_rank": 1536, "topk_method": "greedy"}
     ),

@@ -29,6 +29,8 @@ def attention_types(facts: Facts, number: int) -> list[str]:
     """The attention of every block, by transformers' names."""
     if facts.get("layer_types"):
         return _every(facts["layer_types"], number, "layer_types")
+    if facts.get("chunk"):  # Llama 4: of those that are rotated
+        return [CHUNKED if turns else FULL for turns in _rotated(facts, number)]
     if not facts.get("window") or not facts.get("uses_window", True):
         return [FULL] * number
     full = int(facts.get("full_layers") or 0)  # Qwen 2: so many first blocks have no window

@@ -103,6 +103,37 @@ def test_keys_of_transformers_4_mean_the_same(tmp_path: Path) -> None:
         assert read(tmp_path / f"{file}.json") == read(FILES / f"{file}.json")
 
 
+@pytest.mark.parametrize(
+    ("file", "lost"),
+    [
+        ("deepseek_v3_r1", "kv_lora_rank n_routed_experts n_shared_experts intermediate_size first_k_dense_replace topk_group"),
+        ("mixtral_8x7b", "num_local_experts num_key_value_heads num_experts_per_tok intermediate_size"),
+        ("ernie_4_5_21b_a3b", "moe_num_experts moe_num_shared_experts moe_layer_start_index intermediate_size"),
+        ("minimax_m2_m2_5", "head_dim num_key_value_heads num_local_experts"),
+        ("gpt_oss_120b", "num_local_experts num_key_value_heads sliding_window head_dim"),
+        ("internlm3_8b", "head_dim num_key_value_heads"),
+        ("qwen3_30b_a3b", "num_local_experts num_key_value_heads intermediate_size"),
+        ("llama_4_scout_17b_16e", "layer_types intermediate_size_mlp num_local_experts"),
+    ],
+)  # fmt: skip
+def test_where_a_file_is_silent_its_class_says_the_size(file: str, lost: str, tmp_path: Path) -> None:
+    """These networks have the values of their classes, so that transformers makes the same of the shorter file."""
+    data = json.loads((FILES / f"{file}.json").read_text())
+    inner = data.get("text_config", data)
+    for key in lost.split():
+        del inner[key]
+    (tmp_path / f"{file}.json").write_text(json.dumps(data))
+    assert read(tmp_path / f"{file}.json", seq_length=4096) == read(FILES / f"{file}.json", seq_length=4096)
+
+
+@pytest.mark.parametrize("key", ["kv_lora_rank", "n_routed_experts"])
+def test_a_mixture_without_its_numbers_is_no_dense_network(key: str, tmp_path: Path) -> None:
+    data = json.loads((FILES / "kimi_k2.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({name: value for name, value in data.items() if name != key}))
+    with pytest.raises(InputError, match="lacks (kv_lora_rank|num_experts)"):
+        read(tmp_path / "config.json")
+
+
 def test_a_folder_a_text_config_and_a_name_of_its_own_are_found(tmp_path: Path) -> None:
     folder = tmp_path / "My-Qwen"
     folder.mkdir()

@@ -1,52 +1,71 @@
 """Training and rollout plans chosen together for a step of reinforcement learning.
 
 A step generates an answer to every prompt, scores all samples without gradients, and trains on them, on the same devices. The
-weights are resharded before and after. Optimizer states wait on the host, where the cluster says what it has. Layouts of training
-that the uniform search priced, and every strategy of rollout, are paired in the order of their times without the way between,
-until no pair can be faster than the best.
+weights are resharded before and after. Optimizer states wait on the host, where the cluster says what it has. Uniform layouts of
+training and every strategy of rollout are paired in the order of their times without the way between, until no pair can be faster
+than the best. A pair of what the uniform search priced on its way bounds the training of a better one: every layout below that
+is priced too, so that the best pair is the best of all.
 """
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
 
 from model_zoo.config import TransformerConfig
-from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.cost.move import SWAP, local_time_s
 from ms_symtensor.errors import InfeasibleError, InputError
+from ms_symtensor.program.partition import partition
+from ms_symtensor.program.program import Program
+from ms_symtensor.program.stage_program import StageProgram, partition_stages
 from ms_symtensor.reshard import reshard as resharding
-from ms_symtensor.reshard.slices import Side
-from ms_symtensor.serving.deployment import degrees_of
-from ms_symtensor.serving.phases import decode, most_requests, prefill
+from ms_symtensor.reshard.reshard import Resharding, reshard
+from ms_symtensor.reshard.slices import Side, in_type, side_of
+from ms_symtensor.search.constraints.request import Request as PlanRequest
+from ms_symtensor.serving.deployment import Instance, degrees_of, instance_of
+from ms_symtensor.serving.phases import decode, first_token_s, most_requests, prefill
 from ms_symtensor.serving.request import Request
 from ms_symtensor.serving.sides import Served, side_of_instances
 from ms_symtensor.serving.strategy import Strategy, strategies
+from ms_symtensor.uniform.fitting import Found
 from ms_symtensor.uniform.layout import UniformLayout
+from ms_symtensor.uniform.plan import uniform_plan
+from ms_symtensor.uniform.request import of_micro_batch
+from ms_symtensor.uniform.search import fast_layouts
 
 FORWARD = 1 / 3
 """Of a training step: a forward pass, as the backward one has twice its products."""
+TYPE = "bfloat16"
+"""In which weights move; those of 32 bit stay where the optimizer's states are."""
 SCORES = 2
 """Passes without gradients over all samples: by the policy and by the reference model (GRPO, arXiv 2402.03300)."""
 
 
 @dataclass(frozen=True)
 class Training:
-    """A layout of training by its degrees, and its seconds for all samples; a device holds `states_B` of the optimizer."""
+    """A layout of training, and its seconds for all samples; a device holds `states_B` of the optimizer."""
 
-    strategy: Strategy
+    layout: UniformLayout
     update_s: float
     states_B: int
+
+    @property
+    def strategy(self) -> Strategy:
+        """Its degrees, those without context parallelism, of which rollout knows nothing."""
+        of = self.layout.degrees
+        tensor, expert = of.model_parallel, of.expert_parallel or 1
+        return Strategy(self.layout.stages.number, of.data_parallel, tensor, expert, tensor)
 
 
 @dataclass(frozen=True)
 class Rollout:
-    """`count` instances that generate all samples in `generation_s`, `requests` of a dp rank at once, in `waves`."""
+    """`instance`, so often as it says, generates all samples in `generation_s`, in `waves`; `ttft_s`: to a first token."""
 
     strategy: Strategy
-    count: int
-    requests: int
     waves: int
     generation_s: float
+    instance: Instance = field(compare=False)
+    ttft_s: float = field(compare=False)
 
 
 @dataclass(frozen=True)
@@ -69,41 +88,54 @@ class Step:
 
 @dataclass(frozen=True)
 class Joint:
-    """The fastest `step`, `first` the pair of what is fastest by itself, and how far the step is at most from the optimum."""
+    """The fastest `step`, `first` the pair of what is fastest by itself, and how many `pairs` were priced."""
 
     step: Step
     first: Step
-    gap: float
     pairs: int
 
 
-def joint(request: Request, samples: int, trainings: Sequence[Training], least_s: float) -> Joint:
-    """The fastest pair; no training takes less than `least_s`.
+def joint(request: Request, samples: int, trained: TransformerConfig, asked: PlanRequest) -> Joint:
+    """The fastest pair for the network `trained`, whose batch is that of a step.
 
-    Errors: InfeasibleError where no instance has room for a request, InputError for what cannot be pinned.
+    Errors: those of `fast_layouts` and of `best_pair`; InfeasibleError where no instance has room for a request.
     """
     rollouts = sorted(rollouts_of(request, samples), key=lambda one: (one.generation_s, one.strategy))
     if not rollouts:
         raise InfeasibleError(
             f"{request.config.name} does not generate on {request.device_num} devices: the cache of a request does not fit"
         )
+    priced = cache(partial(step_of, request, cache(partial(side_of_training, trained))))
+
+    def below_s(fits: Sequence[Found]) -> float:
+        try:
+            best = best_pair(trainings_of(fits), rollouts, priced).step
+        except InfeasibleError:
+            return math.inf
+        return (best.time_s - rollouts[0].generation_s) / (1 + SCORES * FORWARD)
+
+    return best_pair(trainings_of(fast_layouts(trained, asked, below_s)), rollouts, priced)
+
+
+def best_pair(
+    trainings: Sequence[Training], rollouts: Sequence[Rollout], priced: Callable[[Training, Rollout], Step]
+) -> Joint:
+    """The fastest of all pairs, as `priced`. Errors: InfeasibleError where no pair has room for what moves between them."""
     pairs = sorted(
         ((alone_s(one) + other.generation_s, one, other) for one in trainings for other in rollouts),
         key=lambda pair: (pair[0], pair[1].strategy, pair[2].strategy),
     )
-    priced: list[Step] = []
+    steps: list[Step] = []
     for bound_s, one, other in pairs:
-        if priced and bound_s >= min(step.time_s for step in priced):
+        if steps and bound_s >= min(step.time_s for step in steps):
             break
         try:
-            priced.append(step_of(request, one, other))
+            steps.append(priced(one, other))
         except InputError:  # experts that do not lie evenly, or no room to move
             continue
-    if not priced:
+    if not steps:
         raise InfeasibleError("no pair of layouts has room for what moves between them: give more devices")
-    best = min(priced, key=lambda step: step.time_s)
-    bound_s = least_s * (1 + SCORES * FORWARD) + rollouts[0].generation_s
-    return Joint(best, priced[0], max(0.0, best.time_s / bound_s - 1), len(priced))
+    return Joint(min(steps, key=lambda step: step.time_s), steps[0], len(steps))
 
 
 def alone_s(training: Training) -> float:
@@ -127,50 +159,48 @@ def rollouts_of(request: Request, samples: int) -> Iterator[Rollout]:
         share = math.ceil(samples / (count * one.dp * one.pp))
         waves = math.ceil(share / room)
         each = math.ceil(share / waves)
-        taken_s = each * one.pp * float(prompts_s.min())
-        time_s = waves * (taken_s + request.tokens.output * float(steps.pass_s[each - 1]))
-        yield Rollout(one, count, each * one.pp, waves, time_s)
+        taken_s, step_s = each * one.pp * float(prompts_s.min()), float(steps.pass_s[each - 1])
+        time_s = waves * (taken_s + request.tokens.output * step_s)
+        instance = instance_of(request, "mixed", count, steps, each - 1, samples / time_s / count, step_s)
+        n = int(prompts_s.argmin())
+        instance = replace(instance, tokens=int(first.tokens[n]))
+        yield Rollout(one, waves, time_s, instance, float(first_token_s(request, first)[n]))
 
 
-def step_of(request: Request, training: Training, rollout: Rollout) -> Step:
-    """Both with the way between them. Errors: those of `reshard`, and of `side_of_instances`."""
-    config, cluster = request.config, request.cluster
-    there, back = _moves(config, cluster, request.limit_B, training.strategy, rollout.strategy, rollout.count)
+def step_of(request: Request, side: Callable[[UniformLayout], Side], training: Training, rollout: Rollout) -> Step:
+    """Both with the way between them; `side` tells how the weights of a layout lie. Errors: those of `moves`."""
+    there, back = moves(request, side(training.layout), rollout)
+    cluster = request.cluster
     swap_s = 2 * float(local_time_s(cluster, SWAP, float(training.states_B))) if cluster.host is not None else 0.0
     scores_s = training.update_s * SCORES * FORWARD
     return Step(training, rollout, scores_s, (there.time_s, back.time_s), swap_s, int(there.received_B().max()))
 
 
-def _moves(
-    config: TransformerConfig, cluster: Cluster, limit_B: int, one: Strategy, other: Strategy, count: int
-) -> tuple[resharding.Resharding, resharding.Resharding]:
-    """Of the weights in 16 bit, to `count` instances and back."""
-    source, target = _side(config, cluster, one, 1), _side(config, cluster, other, count)
-    asked = resharding.Request(cluster, limit_B)
-    return resharding.reshard(source, target, asked), resharding.reshard(target, source, asked)
+def moves(request: Request, training: Side, rollout: Rollout) -> tuple[Resharding, Resharding]:
+    """The weights in 16 bit to the instances of `rollout`, and back. Errors: those of `reshard`, and of `side_of_instances`."""
+    served = Served(request.config, rollout.strategy, 1, request.cluster.name)
+    other = side_of_instances(served, TYPE, rollout.instance.count)
+    wanted = resharding.Request(request.cluster, request.limit_B)
+    return reshard(training, other, wanted), reshard(other, training, wanted)
 
 
-def _side(config: TransformerConfig, cluster: Cluster, one: Strategy, count: int) -> Side:
-    return side_of_instances(Served(config, one, 1, cluster.name), "bfloat16", count)
+def side_of_training(trained: TransformerConfig, layout: UniformLayout) -> Side:
+    """How the weights of `layout` lie between two steps, as its products read them. Errors: those of `uniform_plan`."""
+    found = uniform_plan(of_micro_batch(trained, layout), layout)
+    if found.pipeline is None:
+        return in_training([partition(found.graph, found.stages[0])])
+    return in_training(partition_stages(found.graph, found.stages, found.pipeline))
 
 
-def training_of(layout: UniformLayout, update_s: float, states_B: int) -> Training:
-    """Of a layout without context parallelism, of which rollout knows nothing."""
-    of = layout.degrees
-    assert of.context_parallel == 1
-    expert = of.expert_parallel or 1
-    return Training(
-        Strategy(layout.stages.number, of.data_parallel, of.model_parallel, expert, of.model_parallel),
-        update_s,
-        states_B,
-    )
+def in_training(programs: Sequence[Program] | Sequence[StageProgram]) -> Side:
+    """The weights in 16 bit as a plan's `programs` hold them."""
+    return in_type(side_of(programs, has_states=False), TYPE)
 
 
-def without_slower(trainings: Sequence[Training]) -> tuple[Training, ...]:
-    """Of every strategy the fastest."""
+def trainings_of(fits: Sequence[Found]) -> tuple[Training, ...]:
+    """Of all layouts of the same degrees the fastest."""
     best: dict[Strategy, Training] = {}
-    for one in trainings:
-        known = best.get(one.strategy)
-        if known is None or one.update_s < known.update_s:
-            best[one.strategy] = one
+    for layout, price in sorted(fits, key=lambda found: found[1].step_time_s):
+        one = Training(layout, price.step_time_s, price.fullest_B["optimizer_states"])
+        best.setdefault(one.strategy, one)
     return tuple(best.values())

@@ -13,7 +13,7 @@ EXAMPLES = (
 )
 
 OF_FOLDERS = (
-    "out", "prove", "rollout", "replicas", "rollout_dtype", "weights_only", "apart", "keep_ranks", "keep_source",
+    "prove", "rollout", "replicas", "rollout_dtype", "weights_only", "apart", "keep_ranks", "keep_source",
 )  # fmt: skip
 OF_JOINT = ("device_num", "global_batch_size", "input_tokens", "output_tokens", "fix")
 
@@ -67,7 +67,12 @@ def arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--prove", action="store_true", help="make the moves on local processes, and compare bit by bit"
     )
-    command.add_argument("--out", type=options.path, metavar="DIR", help="where to write: strategy files and moves")
+    command.add_argument(
+        "--out",
+        type=options.path,
+        metavar="DIR",
+        help="where to write: strategy files and moves; --joint: both plans too",
+    )
     options.add_folder(command)
     options.add_json(command)
 

@@ -15,11 +15,15 @@ def reshard_joint(chosen: argparse.Namespace) -> int:
     from ms_symtensor.cluster.load import load as load_cluster
     from ms_symtensor.commands.options import CLUSTER
     from ms_symtensor.commands.shared import config_named, require_positive, show_found, warned
-    from ms_symtensor.joint import joint, training_of, without_slower
+    from ms_symtensor.joint import joint
+    from ms_symtensor.models import resolve, with_loss
+    from ms_symtensor.report.joint_files import write_joint
     from ms_symtensor.report.joint_report import joint_json, joint_text
+    from ms_symtensor.report.text import numbered
     from ms_symtensor.search.constraints.request import Request as PlanRequest
     from ms_symtensor.serving.request import Request, fixed_of, tokens_of
-    from ms_symtensor.uniform.search import fitting_layouts
+    from ms_symtensor.targets.exporter import Uniform
+    from ms_symtensor.uniform.estimate import estimate
 
     needed = {
         "--device-num": chosen.device_num, "--global-batch-size": chosen.global_batch_size,
@@ -38,15 +42,16 @@ def reshard_joint(chosen: argparse.Namespace) -> int:
     rollout = [text.removeprefix(ROLLOUT) for text in chosen.fix if text.startswith(ROLLOUT)]
     wanted = limits([text for text in chosen.fix if not text.startswith(ROLLOUT)], ["context_parallel=1"])
     config = config_named(str(chosen.source), (), False)
-    request = Request(
-        replace(config, second_token_weight=0.0), cluster, chosen.device_num, tokens, limit_B, fixed=fixed_of(rollout)
-    )
+    request = Request(config, cluster, chosen.device_num, tokens, limit_B, fixed=fixed_of(rollout))
     trained = replace(config, batch_size=samples, seq_length=tokens.whole)
     asked = PlanRequest(cluster, chosen.device_num, samples, tokens.whole, limit_B, config.name, limits=wanted)
-    fits, least_s = fitting_layouts(trained, asked)
-    trainings = without_slower(
-        [training_of(layout, price.step_time_s, price.fullest_B["optimizer_states"]) for layout, price in fits]
-    )
-    found = joint(request, samples, trainings, least_s)
-    show_found(chosen, joint_json(request, samples, found), joint_text(request, samples, found))
+    found = joint(request, samples, trained, asked)
+    data, text = joint_json(request, samples, found), joint_text(request, samples, found)
+    if chosen.out is not None:
+        model, layout = resolve(str(chosen.source), samples, tokens.whole), found.step.training.layout
+        plan, graph = estimate(trained, layout, replace(asked, source=model.source))
+        written = with_loss(plan, graph, model.graph), graph, Uniform(trained, layout)
+        names = write_joint(chosen.out, request, written, found, data, text)
+        text += f"\n\nWritten to {chosen.out}: {numbered(names)}"
+    show_found(chosen, data, text)
     return 0

@@ -16,7 +16,7 @@ def joint_json(request: Request, samples: int, found: Joint) -> dict[str, Any]:
         "device_num": request.device_num,
         "global_batch_size": samples,
         **_step_json(request, samples, found.step),
-        "optimality_gap": found.gap,
+        "optimality_gap": 0.0,  # every layout and strategy of a faster pair was priced
         "pairs_priced": found.pairs,
         "each_alone": _step_json(request, samples, found.first),
     }
@@ -25,14 +25,14 @@ def joint_json(request: Request, samples: int, found: Joint) -> dict[str, Any]:
 def joint_text(request: Request, samples: int, found: Joint) -> str:
     """Both plans, where the time of a step goes, and the commands that plan each."""
     step, first = found.step, found.first
+    one = step.rollout.instance
     lines = [
         f"{request.config.name}: {samples} samples of {request.tokens.input:g} and {request.tokens.output} tokens on"
         f" {request.device_num} devices of {request.cluster.name}",
         "",
-        f"  a step takes {seconds(step.time_s)}, {_rate(request, samples, step):.0f} tokens/s and device; at most"
-        f" {100 * found.gap:.1f} % above the optimum",
+        f"  a step takes {seconds(step.time_s)}, {_rate(request, samples, step):.0f} tokens/s and device",
         f"  training  {step.training.strategy.text()}",
-        f"  rollout   {step.rollout.count} x {step.rollout.strategy.text()}, {step.rollout.requests} requests of a dp rank at"
+        f"  rollout   {one.count} x {step.rollout.strategy.text()}, {one.requests} requests of a dp rank at"
         f" once, {step.rollout.waves} times",
         "",
         table([(name, seconds(time), share(time, step.time_s)) for name, time in _parts(step).items()], right=(1, 2)),
@@ -69,7 +69,8 @@ def _step_json(request: Request, samples: int, step: Step) -> dict[str, Any]:
         "time_s": {name.replace(" ", "_"): time for name, time in _parts(step).items()},
         "training": asdict(step.training.strategy),
         "rollout": {
-            "strategy": asdict(step.rollout.strategy), "count": step.rollout.count, "requests": step.rollout.requests,
+            "strategy": asdict(step.rollout.strategy), "count": step.rollout.instance.count,
+            "requests": step.rollout.instance.requests,
             "waves": step.rollout.waves,
         },
         "received_B": step.received_B,

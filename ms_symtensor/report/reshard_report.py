@@ -16,7 +16,7 @@ from ms_symtensor.strategy.plan import Plan
 _SHOWN = 16
 
 
-def reshard_json(found: Resharding, first: Plan, second: Plan | Served, proof: Proof | None) -> dict[str, Any]:
+def reshard_json(found: Resharding, first: Plan | Served, second: Plan | Served, proof: Proof | None) -> dict[str, Any]:
     """The keys that `symtensor reshard --json` promises: seconds and bytes, those of a rank where not said otherwise."""
     received, whole, weights = found.received_B(), found.whole_B(), found.received_B(False)
     rank_of = {device: rank for rank, device in enumerate(found.device_of)}
@@ -64,7 +64,7 @@ def proof_json(proof: Proof) -> dict[str, Any]:
     }
 
 
-def reshard_text(found: Resharding, first: Plan) -> str:
+def reshard_text(found: Resharding, first: Plan | Served) -> str:
     """Bytes, time and peak, and a table of the ways."""
     stays = sum(rank == device for rank, device in enumerate(found.device_of))
     lines = [

@@ -117,15 +117,20 @@ def side_of(programs: Sequence[Program | StageProgram], has_states: bool) -> Sid
 def as_rollout(side: Side, dtype: str | None, replicas: int) -> Side:
     """`side` as what generates: `replicas` of it, weights only, whole over their copies, floats in `dtype` if given."""
     tensors = tuple(
-        replace(
-            one,
-            dtype=dtype if dtype is not None and "float" in one.dtype else one.dtype,
-            stages=tuple((stage, Slices(slices.layout)) for stage, slices in one.stages),
-        )
+        replace(one, stages=tuple((stage, Slices(slices.layout)) for stage, slices in one.stages))
         for one in side.tensors
         if not one.is_state
     )
-    return replace(side, tensors=tensors, replicas=replicas)
+    return in_type(replace(side, tensors=tensors, replicas=replicas), dtype)
+
+
+def in_type(side: Side, dtype: str | None) -> Side:
+    """`side` with its floats in `dtype`, if given."""
+    if dtype is None:
+        return side
+    return replace(
+        side, tensors=tuple(replace(one, dtype=dtype) if "float" in one.dtype else one for one in side.tensors)
+    )
 
 
 def _slices(placement: ParameterPlacement) -> Slices:

@@ -61,6 +61,14 @@ def fitted(prices: Prices, layout: UniformLayout, rules: Rules, best_s: float) -
                 yield found, price
 
 
+def could_fit(prices: Prices, layout: UniformLayout, rules: Rules) -> bool:
+    """Whether `layout` fits with all of its blocks recomputed, or as pinned. Errors: those of `Prices.of`."""
+    if _is_pinned(prices.request.limits) or not prices.recomputes(layout):
+        return True
+    least = _with_least(prices, layout, _levels(prices, layout, rules))
+    return least is None or least[1].peak_memory_B <= prices.request.limit_B
+
+
 def _levels(prices: Prices, layout: UniformLayout, rules: Rules) -> tuple[OptimizerLevel, ...]:
     """Levels of the optimizer's sharding to try, the lowest first: that of `layout`, and others that the rules allow."""
     every = map(OptimizerLevel, levels(prices.request.limits, rules, layout.degrees.data_parallel))
@@ -89,6 +97,7 @@ def _is_pinned(limits: Limits) -> bool:
 def _at(prices: Prices, layout: UniformLayout, blocks: tuple[int, ...], parts: Parts) -> Found:
     """`layout` with so many blocks of every stage recomputed as a whole, and the `parts` of the others."""
     found = replace(layout, recompute=Recomputation(blocks, tuple((part, (ALL,)) for part in parts)))
+    found = found if parts or any(blocks) else layout
     return found, prices.of(found)
 
 

@@ -16,6 +16,7 @@ import heapq
 import math
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import count
 
@@ -25,7 +26,7 @@ from ms_symtensor.search.constraints.request import GIB, Request
 from ms_symtensor.strategy.plan import Plan, SearchReport
 from ms_symtensor.tensor.graph import Graph
 from ms_symtensor.uniform.estimate import estimate
-from ms_symtensor.uniform.fitting import Found, fitted
+from ms_symtensor.uniform.fitting import Found, could_fit, fitted
 from ms_symtensor.uniform.layout import UniformLayout
 from ms_symtensor.uniform.moving import moved
 from ms_symtensor.uniform.prices import Prices
@@ -91,10 +92,36 @@ def best_layout(
     return layout, SearchReport(prices.number, time.perf_counter() - started, gap, METHOD)
 
 
-def fitting_layouts(config: TransformerConfig, request: Request, rules: Rules = ANY) -> tuple[list[Found], float]:
-    """The layouts that `best_layout` prices on its way and that fit, and seconds that none is faster than. Errors: as there."""
-    looked = _fitting(Prices(config, request), rules)
-    return looked.fits, min(looked.least_s, looked.best_s)
+def fast_layouts(
+    config: TransformerConfig, request: Request, below_s: Callable[[list[Found]], float], rules: Rules = ANY
+) -> list[Found]:
+    """The layouts that `best_layout` prices on its way and that fit, and all others that fit and take less than what `below_s`
+    says of those, each with as little recomputed as fits. Errors: those of `best_layout`.
+    """
+    prices = Prices(config, request)
+    found = _fitting(prices, rules).fits
+    limit_s, too_large = below_s(found), set[object]()
+    every = list(layouts(config, request, rules, Refused()))
+    every.sort(
+        key=lambda one: -one.stages.micro_batch_num
+    )  # those of fewer micro-batches, which are larger, need no less
+    for layout in every:
+        alike = layout.degrees, layout.stages.number, layout.stages.interleave
+        with suppress(SymTensorError):
+            if alike in too_large or not _may_take(prices, layout, limit_s):
+                continue
+            if not could_fit(prices, layout, rules):
+                too_large.add(alike)
+                continue
+            priced = fitted(prices, layout, rules, limit_s)
+            found = [*found, *(one for one in priced if one[1].peak_memory_B <= request.limit_B)]
+    return found
+
+
+def _may_take(prices: Prices, layout: UniformLayout, limit_s: float) -> bool:
+    """Whether `layout` may fit, and take less than `limit_s`, by its bounds. Errors: those of `Prices.least`."""
+    bounds = (bound(layout) for bound in (prices.rough, prices.least))
+    return all(least_s < limit_s and least_B <= prices.request.limit_B for least_s, _, least_B in bounds)
 
 
 def _fitting(prices: Prices, rules: Rules) -> _Looked:

@@ -8,12 +8,11 @@ from dataclasses import dataclass, replace
 from ms_symtensor.cluster.load import load
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.errors import InfeasibleError, InputError
-from ms_symtensor.joint import joint, training_of, without_slower
+from ms_symtensor.joint import joint
 from ms_symtensor.search.constraints.limits import SWAP, Limits
 from ms_symtensor.search.constraints.request import Request as PlanRequest
 from ms_symtensor.search.constraints.request import free_B
 from ms_symtensor.serving.request import Request, Tokens
-from ms_symtensor.uniform.search import fitting_layouts
 from ms_symtensor.validation.dataset import UnusableRowError
 from ms_symtensor.validation.readers.devices import cluster_of
 from ms_symtensor.validation.readers.served_networks import served_network
@@ -48,11 +47,9 @@ class LearningStep:
         swapping = Limits({**self.training.least, SWAP: 1}, {**self.training.most, SWAP: 1})
         try:
             try:
-                fits, least_s = fitting_layouts(trained, asked)
+                step = joint(request, self.samples, trained, asked).step
             except InfeasibleError:
-                fits, least_s = fitting_layouts(trained, replace(asked, limits=swapping))
-            every = [training_of(one, price.step_time_s, price.fullest_B["optimizer_states"]) for one, price in fits]
-            step = joint(request, self.samples, without_slower(every), least_s).step
+                step = joint(request, self.samples, trained, replace(asked, limits=swapping)).step
         except (InputError, InfeasibleError) as error:
             raise UnusableRowError(str(error)) from None
         return step.time_s * request.device_num / (self.samples * length)

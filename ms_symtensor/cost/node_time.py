@@ -39,7 +39,5 @@ def node_times(
         if entry.work not in known_s:
             known_s[entry.work] = work_s(entry.work, cluster)
         if entry.node >= 0:
-            found.append(
-                NodeTime(entry.node, program.nodes[entry.node], entry.key, entry.often * known_s[entry.work])
-            )
+            found.append(NodeTime(entry.node, program.nodes[entry.node], entry.key, entry.often * known_s[entry.work]))
     return tuple(sorted(found, key=lambda one: one.position))

@@ -107,14 +107,14 @@ def joint(request: Request, samples: int, trained: TransformerConfig, asked: Pla
         )
     priced = cache(partial(step_of, request, cache(partial(side_of_training, trained))))
 
-    def below_s(fits: Sequence[Found]) -> float:
+    def cutoff_s(fits: Sequence[Found]) -> float:
         try:
             best = best_pair(trainings_of(fits), rollouts, priced).step
         except InfeasibleError:
             return math.inf
         return (best.time_s - rollouts[0].generation_s) / (1 + SCORES * FORWARD)
 
-    return best_pair(trainings_of(fast_layouts(trained, asked, below_s)), rollouts, priced)
+    return best_pair(trainings_of(fast_layouts(trained, asked, cutoff_s)), rollouts, priced)
 
 
 def best_pair(

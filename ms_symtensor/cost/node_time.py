@@ -33,11 +33,11 @@ def node_times(
     fuses: frozenset[str] = frozenset(),
 ) -> tuple[NodeTime, ...]:
     """The nodes of `program` that take time, in its order; arguments as of `bill_of`."""
-    known_s: dict[Work, float] = {}
+    priced_s: dict[Work, float] = {}
     found = []
     for entry in entries_of(graph, plan, program, known, is_once, stage, fuses):
-        if entry.work not in known_s:
-            known_s[entry.work] = work_s(entry.work, cluster)
+        if entry.work not in priced_s:
+            priced_s[entry.work] = work_s(entry.work, cluster)
         if entry.node >= 0:
-            found.append(NodeTime(entry.node, program.nodes[entry.node], entry.key, entry.often * known_s[entry.work]))
+            found.append(NodeTime(entry.node, program.nodes[entry.node], entry.key, entry.often * priced_s[entry.work]))
     return tuple(sorted(found, key=lambda one: one.position))

@@ -93,14 +93,14 @@ def best_layout(
 
 
 def fast_layouts(
-    config: TransformerConfig, request: Request, below_s: Callable[[list[Found]], float], rules: Rules = ANY
+    config: TransformerConfig, request: Request, cutoff_s: Callable[[list[Found]], float], rules: Rules = ANY
 ) -> list[Found]:
-    """The layouts that `best_layout` prices on its way and that fit, and all others that fit and take less than what `below_s`
+    """The layouts that `best_layout` prices on its way and that fit, and all others that fit and take less than what `cutoff_s`
     says of those, each with as little recomputed as fits. Errors: those of `best_layout`.
     """
     prices = Prices(config, request)
     found = _fitting(prices, rules).fits
-    limit_s, too_large = below_s(found), set[object]()
+    limit_s, too_large = cutoff_s(found), set[object]()
     every = list(layouts(config, request, rules, Refused()))
     every.sort(
         key=lambda one: -one.stages.micro_batch_num

@@ -94,7 +94,8 @@ def run(chosen: argparse.Namespace) -> int:
             file, request, lambda config, asked, told: free_layouts_s(model_of_config(config), asked, told), step
         )
     if chosen.out is not None:
-        write_file(chosen.out, found.text)
+        line_end = "\r\n" if b"\r\n" in chosen.file.read_bytes() else "\n"
+        write_file(chosen.out, found.text.replace("\n", line_end))
     out = None if chosen.out is None else str(chosen.out)
     data, text = training_json(found, out), training_text(found, out)
     if not chosen.check:

@@ -15,6 +15,7 @@ from ms_symtensor.cluster.load import load
 from ms_symtensor.errors import InputError
 from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.search.constraints.request import Request, free_B
+from ms_symtensor.targets.mindformers.better import price_of
 from ms_symtensor.targets.mindformers.reduced import reduced
 from ms_symtensor.targets.mindformers.rules import refusal
 from ms_symtensor.targets.mindformers.training_file import read_training_file
@@ -97,6 +98,11 @@ def test_chunks_take_turns_in_a_list_of_stages(tmp_path: Path) -> None:
         ([("parallel_mode: 1", "parallel_mode: 0")], "parallel_mode"),
         ([('model_type: "qwen3"', 'model_type: "gpt7"')], "model_type 'gpt7'"),
         ([('model_type: "qwen3"', 'model_type: "qwen3"\n    window_size: [1, 2]')], "window_size"),
+        ([('model_type: "qwen3"', 'model_type: "qwen3"\n    normalization: LayerNorm')], "normalization 'LayerNorm'"),
+        ([('model_type: "qwen3"', 'model_type: "qwen3"\n    add_bias_linear: True')], "add_bias_linear True"),
+        ([("qk_layernorm: True", "qk_layernorm: False")], "qk_layernorm False"),
+        ([('max_device_memory: "58GB"', "max_device_memory: lots")], "max_device_memory is 'lots'"),
+        ([("    seq_length: 1024", "    seq_length: 0")], "seq_length is 0"),
         ([("type: AdamW", "type: Muon")], "Muon"),
         ([("micro_batch_num: &mb 16", "micro_batch_num: &mb many")], "micro_batch_num is 'many'"),
         ([("seed: 42", "pretrained_model_dir: nowhere"), ('model_type: "qwen3"', "x: 1")], "holds no config.json"),
@@ -218,10 +224,11 @@ def test_only_lines_of_changed_keys_change() -> None:
 
 
 def test_a_better_file(tmp_path: Path, capsys) -> None:
-    out = tmp_path / "planned.yaml"
+    out, place = tmp_path / "planned.yaml", at(tmp_path)
+    place.write_bytes(FILE.read_bytes().replace(b"\n", b"\r\n"))
     arguments = [
         "mindformers",
-        str(FILE),
+        str(place),
         "--device-num",
         "8",
         "--max",
@@ -231,6 +238,7 @@ def test_a_better_file(tmp_path: Path, capsys) -> None:
     ]
     assert main([*arguments, "-o", str(out), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
+    assert out.read_bytes().count(b"\r\n") == out.read_bytes().count(b"\n"), "lines end as in the file"
     assert found["planned"]["step_time_s"] < found["yours"]["step_time_s"] and found["planned"]["fits"]
     assert found["free_layouts"]["step_time_s"] > 0 and all(change["reason"] for change in found["changes"])
     assert main(["mindformers", str(out), "--fix", "data_parallel=8", "--fix", "micro_batch_num=1"]) == 0
@@ -238,6 +246,21 @@ def test_a_better_file(tmp_path: Path, capsys) -> None:
     assert "yours" in text and "planned" in text and "free layouts" in text
     again = read_training_file(out)
     assert again.config.batch_size == found["global_batch_size"] == 16 and again.devices == 8
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (("model_parallel: 4", "model_parallel: 16"), "8 key-value heads must divide by model_parallel 16"),
+        (("model_parallel: 4", "model_parallel: 1"), "use_seq_parallel needs model_parallel above 1"),
+    ],
+)
+def test_what_mindformers_does_not_build_has_no_price(change: tuple[str, str], reason: str, tmp_path: Path) -> None:
+    place = at(tmp_path, change, ("use_seq_parallel: False", "use_seq_parallel: True"))
+    file = read_training_file(place)
+    limit_B = free_B(CLUSTER)
+    request = Request(CLUSTER, file.devices, file.config.batch_size, file.config.seq_length, limit_B)
+    assert reason in str(price_of(file, request))
 
 
 def test_the_file_itself_is_not_overwritten(tmp_path: Path, capsys) -> None:

@@ -7,7 +7,7 @@ from model_zoo.config import TransformerConfig
 from ms_symtensor.errors import SymTensorError
 from ms_symtensor.search.constraints.request import Request
 from ms_symtensor.strategy.plan import Plan, SearchReport
-from ms_symtensor.targets.mindformers.rules import LEGACY_RULES, RULES, refusal
+from ms_symtensor.targets.mindformers.rules import LEGACY_RULES, RULES, refusal, refused_degrees
 from ms_symtensor.targets.mindformers.training_file import TrainingFile
 from ms_symtensor.targets.mindformers.writing import Change, with_layout
 from ms_symtensor.tensor.graph import Graph
@@ -85,6 +85,9 @@ def price_of(file: TrainingFile, request: Request) -> tuple[Plan, Graph] | str:
         return file.layout
     if file.devices != request.device_num:
         return f"the file is for {file.devices} devices, not {request.device_num}"
+    reason = "" if file.is_legacy else refused_degrees(file.config, file.layout.degrees)
+    if reason:
+        return reason
     limit_B = file.memory_limit_B or request.cluster.device.hbm_usable_B
     try:
         return estimate(file.config, file.layout, replace(request, limit_B=int(limit_B)))

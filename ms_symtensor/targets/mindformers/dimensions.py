@@ -114,6 +114,14 @@ NOT_MODELLED = (
 )  # fmt: skip
 """Keys of model_config that change the mathematics or the program, and are not modelled."""
 
+MODELLED: Mapping[str, tuple[Any, ...]] = {
+    "hidden_act": ("silu", "swiglu", "fusedswiglu"), "gated_linear_unit": (True,),
+    "normalization": ("RMSNorm", "FusedRMSNorm"), "position_embedding_type": ("rope", "yarn", "llama3"),
+    **dict.fromkeys(("add_bias_linear", "add_mlp_fc1_bias_linear", "add_mlp_fc2_bias_linear"), (False,)),
+    **dict.fromkeys(("hidden_dropout", "attention_dropout"), (0.0,)),
+}  # fmt: skip
+"""Keys of model_config with the values that the modelled networks have."""
+
 
 def is_legacy(model: Mapping[str, Any]) -> bool:
     """Whether `model_config` names a class of the older networks, which are not those of parallel_core."""
@@ -136,7 +144,12 @@ def hugging_face(model: Mapping[str, Any], pretrained: Mapping[str, Any]) -> dic
     for key in NOT_MODELLED:
         if model.get(key) not in (None, False, "None"):
             raise InputError(f"model_config.{key} {model[key]!r} is not modelled")
+    for key, values in MODELLED.items():
+        if model.get(key) is not None and model[key] not in values:
+            raise InputError(f"model_config.{key} {model[key]!r} is not modelled: only {' or '.join(map(str, values))}")
     of = CLASSES[str(kind)]
+    if named.get("use_qk_norm") is False and "use_qk_norm" not in of.keys and not is_legacy(model):
+        raise InputError(f"model_config.qk_layernorm False is not modelled: {kind} normalises queries and keys")
     found = dict(pretrained) if pretrained else dict(of.silent)
     found |= {key: value for key, value in named.items() if key in of.keys and value is not None}
     experts = (

@@ -85,7 +85,7 @@ def _degrees(data: Data, has_experts: bool, is_legacy: bool) -> Degrees:
     return Degrees(
         _number(data, "parallel_config", "data_parallel"),
         tensor,
-        bool(said(data, "parallel_config", "use_seq_parallel")) and tensor > 1,
+        bool(said(data, "parallel_config", "use_seq_parallel")) and (tensor > 1 or not is_legacy),
         context,
         _number(data, "parallel_config", "expert_parallel") if has_experts else 0,
         1 if has_experts else 0,

@@ -26,20 +26,17 @@ def forms(config: TransformerConfig, degrees: Degrees) -> Iterator[Degrees]:
         yield replace(own, exchanges_heads=False)
 
 
-def refusal(config: TransformerConfig, layout: UniformLayout) -> str:
-    """Why MindFormers cannot run or be told `layout`; empty: it can."""
-    of = layout.degrees
+def refused_degrees(config: TransformerConfig, of: Degrees) -> str:
+    """Why MindFormers' network is not built with these degrees; empty: it is."""
     tensor, context = of.model_parallel, of.context_parallel
-    checks = (
+    return _first(
         (config.num_heads % tensor or config.n_kv_heads % tensor,
          f"{config.num_heads} heads and {config.n_kv_heads} key-value heads must divide by model_parallel {tensor}"),
-        (config.vocab_size % tensor, f"a vocabulary of {config.vocab_size} must divide by model_parallel {tensor}"),
         (of.sequence_parallel and tensor == 1, "use_seq_parallel needs model_parallel above 1"),
         (of.sequence_parallel and config.seq_length // context % tensor,
          f"use_seq_parallel: {config.seq_length} tokens must divide by context_parallel x model_parallel"),
         (config.experts is not None and tensor > 1 and not of.sequence_parallel,
          "experts with model_parallel need use_seq_parallel"),
-        (config.experts is not None and of.expert_model_parallel != 1, "the width of an expert is not cut"),
         (config.experts is not None and of.data_parallel * tensor % max(1, of.expert_parallel),
          f"expert_parallel {of.expert_parallel} must divide data_parallel x model_parallel {of.data_parallel * tensor}"),
         (config.experts is not None and config.experts.dispatcher != "alltoall"
@@ -48,6 +45,16 @@ def refusal(config: TransformerConfig, layout: UniformLayout) -> str:
         (context > 1 and of.exchanges_heads and not _exchanges(config, of),
          f"ulysses_cp: {config.n_kv_heads} key-value heads must divide by model_parallel x context_parallel"),
         (config.seq_length % context, f"{config.seq_length} tokens must divide by context_parallel {context}"),
+    )  # fmt: skip
+
+
+def refusal(config: TransformerConfig, layout: UniformLayout) -> str:
+    """Why MindFormers cannot run or be told `layout`; empty: it can."""
+    of = layout.degrees
+    tensor = of.model_parallel
+    reason = refused_degrees(config, of) or _first(
+        (config.vocab_size % tensor, f"a vocabulary of {config.vocab_size} must divide by model_parallel {tensor}"),
+        (config.experts is not None and of.expert_model_parallel != 1, "the width of an expert is not cut"),
         (layout.optimizer_level > OptimizerLevel.LEVEL2,
          "optimizer_level=level3 cannot stand beside gradient_accumulation_shard, which its files have: levels 0 to 2"),
         (layout.optimizer_level is OptimizerLevel.LEVEL2 and layout.stages.number == 1 < layout.stages.micro_batch_num,
@@ -60,8 +67,12 @@ def refusal(config: TransformerConfig, layout: UniformLayout) -> str:
         (layout.stages.head_stage not in (-1, layout.stages.number - 1), "the head is on the last stage"),
         (not config.causal, "it trains decoders"),
     )  # fmt: skip
-    reason = next((f"MindFormers: {words}" for is_refused, words in checks if is_refused), "")
     return reason or _unsayable(config, layout)
+
+
+def _first(*checks: tuple[object, str]) -> str:
+    """The words of the first check that holds."""
+    return next((f"MindFormers: {words}" for is_refused, words in checks if is_refused), "")
 
 
 def reads_embedding_twice(config: TransformerConfig) -> bool:

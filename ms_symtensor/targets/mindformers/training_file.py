@@ -163,8 +163,10 @@ def _model_name(data: dict[str, Any], path: Path) -> str:
 def _seq_length(data: dict[str, Any], model: dict[str, Any]) -> int:
     loader = _record(_record(data, "train_dataset"), "data_loader")
     every = [model.get("seq_length"), _record(loader, "config").get("seq_length"), *_handled(loader)]
-    found = next((one for one in every if isinstance(one, int) and one > 0), None)
-    return int(found) if found else 4096  # MindFormers' default
+    found = next((one for one in every if one is not None), 4096)  # MindFormers' default
+    if not isinstance(found, int) or isinstance(found, bool) or found < 1:
+        raise InputError(f"seq_length is {found!r}: give a whole number above 0")
+    return found
 
 
 def _handled(loader: dict[str, Any]) -> Iterator[Any]:
@@ -175,7 +177,10 @@ def _handled(loader: dict[str, Any]) -> Iterator[Any]:
 
 def _limit_B(data: dict[str, Any]) -> int | None:
     """`max_device_memory` in words such as 58GB, which MindSpore counts in GiB."""
-    found = re.fullmatch(r"([\d.]+) ?GB", str(said(data, "context", "max_device_memory") or ""))
+    said_so = said(data, "context", "max_device_memory")
+    found = re.fullmatch(r"(\d+\.?\d*) ?GB", str(said_so))
+    if found is None and said_so is not None:
+        raise InputError(f"context.max_device_memory is {said_so!r}: give a size such as 58GB")
     return int(float(found[1]) * GIB) if found else None
 
 

@@ -100,7 +100,7 @@ def test_chunks_take_turns_in_a_list_of_stages(tmp_path: Path) -> None:
         ([('model_type: "qwen3"', 'model_type: "qwen3"\n    window_size: [1, 2]')], "window_size"),
         ([('model_type: "qwen3"', 'model_type: "qwen3"\n    normalization: LayerNorm')], "normalization 'LayerNorm'"),
         ([('model_type: "qwen3"', 'model_type: "qwen3"\n    add_bias_linear: True')], "add_bias_linear True"),
-        ([("qk_layernorm: True", "qk_layernorm: False")], "qk_layernorm False"),
+        ([('model_type: "qwen3"', 'model_type: "qwen3"\n    qk_layernorm: False')], "qk_layernorm False"),
         ([('max_device_memory: "58GB"', "max_device_memory: lots")], "max_device_memory is 'lots'"),
         ([("    seq_length: 1024", "    seq_length: 0")], "seq_length is 0"),
         ([("type: AdamW", "type: Muon")], "Muon"),

@@ -150,7 +150,7 @@ def dimensions_of(
     unknown (the message lists the known ones) or a value does not fit the network.
     """
     if name not in PUBLISHED and not dimensions:
-        raise InputError(f"unknown model {name!r}; known: {', '.join(PUBLISHED)}")
+        raise InputError(f"unknown model {name!r}: give a config.json, or one of {', '.join(PUBLISHED)}")
     config = config_of(name, dimensions) if dimensions else PUBLISHED[name]
     if config.kinds and num_layers is not None:
         if not 0 < num_layers <= config.num_layers:

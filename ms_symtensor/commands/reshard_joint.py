@@ -21,6 +21,7 @@ def reshard_joint(chosen: argparse.Namespace) -> int:
     from ms_symtensor.report.joint_report import joint_json, joint_text
     from ms_symtensor.report.text import numbered
     from ms_symtensor.search.constraints.request import Request as PlanRequest
+    from ms_symtensor.search.possible import require_numbers
     from ms_symtensor.serving.request import Request, fixed_of, tokens_of
     from ms_symtensor.targets.exporter import Uniform
     from ms_symtensor.uniform.estimate import estimate
@@ -41,6 +42,7 @@ def reshard_joint(chosen: argparse.Namespace) -> int:
     tokens, samples = tokens_of(chosen.input_tokens, chosen.output_tokens), chosen.global_batch_size
     rollout = [text.removeprefix(ROLLOUT) for text in chosen.fix if text.startswith(ROLLOUT)]
     wanted = limits([text for text in chosen.fix if not text.startswith(ROLLOUT)], ["context_parallel=1"])
+    require_numbers(cluster, chosen.device_num, wanted, samples)
     config = config_named(str(chosen.source), (), False)
     request = Request(config, cluster, chosen.device_num, tokens, limit_B, fixed=fixed_of(rollout))
     trained = replace(config, batch_size=samples, seq_length=tokens.whole)

@@ -74,13 +74,16 @@ class Priced:
         self.request = request
         self.count = 0
         self.closest: dict[str, float] = {}
+        self.most_requests = 0
         self._known: dict[tuple[str, Strategy], Passes | None] = {}
 
     def passes(self, phase: str, one: Strategy) -> Passes | None:
         key = (phase, one)
         if key not in self._known:
             self._known[key] = found = (prefill if phase == "prefill" else decode)(self.request, one)
-            self.count += 0 if found is None else found.stage_s.size
+            if found is not None:
+                self.count += found.stage_s.size
+                self.most_requests = max(self.most_requests, int(found.requests.max()) * one.pp)
         return self._known[key]
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from ms_symtensor.cluster.collective_time import collective_time_s
-from ms_symtensor.errors import InfeasibleError
+from ms_symtensor.errors import InfeasibleError, InputError
 from ms_symtensor.serving.deployment import (
     MIXED,
     SPLIT,
@@ -26,7 +26,7 @@ from ms_symtensor.serving.deployment import (
 )
 from ms_symtensor.serving.layer import Array
 from ms_symtensor.serving.memory import cache_B, request_tokens, weights_B
-from ms_symtensor.serving.phases import first_token_s, most_requests
+from ms_symtensor.serving.phases import PREFILL_TOKENS, first_token_s, most_requests
 from ms_symtensor.serving.request import Request
 from ms_symtensor.serving.strategy import strategies
 from ms_symtensor.serving.turns import in_turns
@@ -39,21 +39,28 @@ def search(request: Request, modes: tuple[str, ...] = (MIXED, SPLIT), top: int =
     """
     priced = Priced(request)
     found: list[Deployment] = []
-    if MIXED in modes:
-        found += _mixed(request, priced)
-    if SPLIT in modes:
-        found += _split(request, top, priced)
-    if TURNS in modes:
-        found += in_turns(request, priced, top)
+    refused: list[str] = []
+    for mode in modes:
+        try:
+            found += _OF_MODE[mode](request, priced, top)
+        except InputError as error:
+            refused.append(str(error))
+    if len(refused) == len(modes):
+        raise InputError(refused[-1])
     if not found:
         raise InfeasibleError(_why_nothing(request, priced))
     found.sort(key=lambda one: (-one.tokens_per_s_device, one.devices, str(one.instances)))
     return Found(tuple(found[:top]), priced.count)
 
 
-def _mixed(request: Request, priced: Priced) -> Iterator[Deployment]:
+def _mixed(request: Request, priced: Priced, top: int) -> Iterator[Deployment]:
     """The best batch of every strategy."""
-    fixed = {**request.fixed.get("prefill", {}), **request.fixed.get("decode", {})}
+    pins, fixed = request.fixed.get("prefill", {}), dict(request.fixed.get("decode", {}))
+    for name, value in pins.items():
+        if fixed.setdefault(name, value) != value:
+            raise InputError(
+                f"prefill.{name}={value} and decode.{name}={fixed[name]} of one instance: give both one value"
+            )
     output = request.tokens.output
     for one in strategies(request.config, request.device_num, degrees_of(fixed)):
         first, steps = priced.passes("prefill", one), priced.passes("decode", one)
@@ -91,7 +98,7 @@ def held_up(dp: int, arrivals: Array) -> Array:
     return found
 
 
-def _split(request: Request, top: int, priced: Priced) -> list[Deployment]:
+def _split(request: Request, priced: Priced, top: int) -> list[Deployment]:
     """Of the best instances of every size for either phase the pairs, and of those the best numbers."""
     firsts = _best_of_sizes(request, "prefill", priced)
     steps = _best_of_sizes(request, "decode", priced)
@@ -113,8 +120,17 @@ def _split(request: Request, top: int, priced: Priced) -> list[Deployment]:
             if count:
                 pair = (Instance(**{**vars(first), "count": count}), Instance(**{**vars(step), "count": needed}))
                 found.append(deployment_of(request, SPLIT, pair, rate, first.latency_s + sent_s, step.latency_s))
+    least = sum(min((one.strategy.device_num for one in side), default=0) for side in (firsts, steps))
+    if least > request.device_num:
+        raise InputError(
+            f"instances for prefill and others for decode need {least} devices, and there are {request.device_num}: ask for more,"
+            " or --colocated"
+        )
     found.sort(key=lambda one: -one.tokens_per_s_device)
-    return found[: max(top, 1)]
+    return found[:top]
+
+
+_OF_MODE = {MIXED: _mixed, SPLIT: _split, TURNS: in_turns}
 
 
 def _best_of_sizes(request: Request, phase: str, priced: Priced) -> list[Instance]:
@@ -161,6 +177,13 @@ def _why_nothing(request: Request, priced: Priced) -> str:
         return (
             f"{name} does not fit {devices} devices: weights and the cache of one request take {need / 2**30:.1f} GiB of each,"
             f" and there are {request.limit_B / 2**30:.1f}: give more devices, or --weights int8"
+        )
+    pins = [f"{pin}={one[pin]}" for one in request.fixed.values() for pin in ("requests", "tokens") if pin in one]
+    if pins:
+        return (
+            f"{name} on {devices} devices has no batch with {', '.join(dict.fromkeys(pins))}: a pass has one of"
+            f" {', '.join(map(str, PREFILL_TOKENS))} tokens, and at most {priced.most_requests} requests of a dp rank fit;"
+            " give others, or higher limits"
         )
     reached = ", ".join(f"{option} {least * 1e3:.1f} ms" for option, least in sorted(priced.closest.items()))
     return f"{name} on {devices} devices keeps no such limits; the least that any strategy reaches alone: {reached}: ask for more"

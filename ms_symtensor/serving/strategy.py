@@ -12,6 +12,7 @@ from model_zoo.config import TransformerConfig
 from ms_symtensor.errors import InputError
 
 NAMES = ("tp", "dp", "pp", "ep")
+_SHOWN = 12
 _STAGES = (1, 2, 4, 8)
 _ODD_STEP = 16
 """Instances of experts may have any multiple of so many devices (a node of A3, two of A2), others a power of two."""
@@ -68,20 +69,38 @@ def why_not(config: TransformerConfig, one: Strategy) -> str:
 def strategies(config: TransformerConfig, device_num: int, fixed: Mapping[str, int]) -> Iterator[Strategy]:
     """Every strategy of an instance of at most `device_num` devices that has the values `fixed`.
 
-    Errors: InputError if none has them, with the reason of the nearest.
+    Errors: InputError if none has them, with the reason and the values that one of them may have.
     """
-    reason = ""
     found = False
-    for one in _all(config, device_num, fixed):
-        if any(getattr(one, name) != value for name, value in fixed.items()):
-            continue
-        reason = why_not(config, one)
-        if not reason:
-            found = True
-            yield one
+    for one in _possible(config, device_num, fixed):
+        found = True
+        yield one
     if not found:
-        asked = ", ".join(f"{name}={value}" for name, value in fixed.items())
-        raise InputError(f"no instance of at most {device_num} devices has {asked}{': ' + reason if reason else ''}")
+        pins = ", ".join(f"{name}={value}" for name, value in fixed.items())
+        wrong = (one for one in _all(config, device_num, fixed) if _has(one, fixed))
+        reason = next((f": {why_not(config, one)}" for one in wrong), "")
+        raise InputError(
+            f"no instance of at most {device_num} devices has {pins}{reason}; {_remedy(config, device_num, fixed)}"
+        )
+
+
+def _possible(config: TransformerConfig, device_num: int, fixed: Mapping[str, int]) -> Iterator[Strategy]:
+    return (one for one in _all(config, device_num, fixed) if _has(one, fixed) and not why_not(config, one))
+
+
+def _has(one: Strategy, fixed: Mapping[str, int]) -> bool:
+    return all(getattr(one, name) == value for name, value in fixed.items())
+
+
+def _remedy(config: TransformerConfig, device_num: int, fixed: Mapping[str, int]) -> str:
+    """Which values one of the pins may have, beside the others."""
+    for name in fixed:
+        rest = {other: value for other, value in fixed.items() if other != name}
+        values = sorted({getattr(one, name) for one in _possible(config, device_num, rest)})
+        if values:
+            shown = ", ".join(map(str, values[:_SHOWN])) + (f" … {values[-1]}" if len(values) > _SHOWN else "")
+            return f"give {name}={shown}" if len(values) == 1 else f"give {name} one of {shown}"
+    return "pin less, or ask for more devices"
 
 
 def _all(config: TransformerConfig, device_num: int, fixed: Mapping[str, int]) -> Iterator[Strategy]:

@@ -28,7 +28,7 @@ def test_options_replace_only_what_they_name() -> None:
 
 def test_unknown_name_lists_the_known_ones() -> None:
     with pytest.raises(
-        InputError, match="unknown model 'llama9'; known: .*llama2_7b, .*llama2_13b, .*llama3_8b, .*llama2_70b"
+        InputError, match="unknown model 'llama9': give .*llama2_7b, .*llama2_13b, .*llama3_8b, .*llama2_70b"
     ):
         dimensions_of("llama9")
 

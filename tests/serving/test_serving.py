@@ -212,8 +212,14 @@ def test_what_cannot_be_is_said():
         search(request_for("llama3_70b", devices=1))
     with pytest.raises(InfeasibleError, match="--tpot"):
         search(request_for("llama3_70b", tpot_s=0.001))
-    with pytest.raises(InputError, match="has tp=3"):
+    with pytest.raises(InputError, match="has tp=3; give tp one of 1, 2, 4, 8$"):
         search(request_for("llama3_70b", fixed={"decode": {"tp": 3}, "prefill": {"tp": 3}}))
+    with pytest.raises(InputError, match="need 12 devices, and there are 8"):
+        search(request_for("llama3_8b", fixed={"decode": {"tp": 8}, "prefill": {"tp": 4}}), (SPLIT,))
+    with pytest.raises(InputError, match="one value"):
+        search(request_for("llama3_8b", fixed={"decode": {"tp": 8}, "prefill": {"tp": 4}}), (MIXED,))
+    with pytest.raises(InfeasibleError, match="no batch with tokens=1000"):
+        search(request_for("llama3_8b", fixed={"decode": {}, "prefill": {"tokens": 1000, "tp": 8}}), (SPLIT,))
     with pytest.raises(InputError, match="does not generate"):
         request_for("bert_large", tokens=(100, 100, 10))
     with pytest.raises(InputError, match="positions"):

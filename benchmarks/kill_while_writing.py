@@ -23,7 +23,7 @@ from pathlib import Path
 from ms_symtensor.cluster.load import load as load_cluster
 from ms_symtensor.models import planned, resolve
 from ms_symtensor.report.emit import write_plan
-from ms_symtensor.report.plan_report import plan_text
+from ms_symtensor.report.plan_report import plan_texts
 from ms_symtensor.report.programs import programs_of
 from ms_symtensor.search.constraints.limits import limits_of
 from ms_symtensor.search.constraints.request import Request
@@ -84,7 +84,7 @@ def writer_of(pins: dict[str, object]) -> Callable[[Path], object]:
     request = Request(cluster, 8, 16, model.seq_length, limit_B, model.name, model.source, limits_of(pins.items(), ()))
     plan, graph = planned(model, request)
     programs = programs_of(plan, graph)
-    text = plan_text(plan, graph, programs)
+    text = plan_texts(plan, graph, programs).whole
     return lambda folder: write_plan(plan, graph, programs, text, folder)
 
 

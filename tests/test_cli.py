@@ -81,8 +81,12 @@ def test_plan_writes_all_its_files(planned: Path) -> None:
     compile((planned / "shard.py").read_text(), "shard.py", "exec")
 
 
-def test_the_same_request_gives_the_same_plan(planned: Path, tmp_path: Path) -> None:
+def test_the_same_request_gives_the_same_plan(
+    planned: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["plan", "llama2_7b", *SMALL, "--device-num", "8", "--out", str(tmp_path)]) == 0
+    seen = capsys.readouterr().out  # at a glance: report.txt has the operators
+    assert "tokens/s" in seen and "(2 blocks alike)" not in seen and len(seen.splitlines()) < 50
     for name in FILES - {"timing.json", "report.txt"}:
         assert (tmp_path / name).read_bytes() == (planned / name).read_bytes(), name
 

@@ -36,7 +36,7 @@ def run(chosen: argparse.Namespace) -> int:
     from ms_symtensor.models import Model
     from ms_symtensor.report.emit import write_plan
     from ms_symtensor.report.fit_report import fit_json, fit_text
-    from ms_symtensor.report.plan_report import plan_text
+    from ms_symtensor.report.plan_report import plan_texts
     from ms_symtensor.report.programs import programs_of
     from ms_symtensor.report.progress import progress
     from ms_symtensor.report.text import numbered
@@ -79,7 +79,7 @@ def run(chosen: argparse.Namespace) -> int:
     if chosen.out is not None:
         folders.tidy(chosen.out)
         programs = programs_of(plan, graph)
-        written = write_plan(plan, graph, programs, plan_text(plan, graph, programs), chosen.out)
+        written = write_plan(plan, graph, programs, plan_texts(plan, graph, programs).whole, chosen.out)
         remembered(written.digest)
         text = f"{text}\n\nWritten to {chosen.out}: {numbered(written.names)}"
     show_found(chosen, fit_json(name, found.answer.number, found.plans, graph), text)

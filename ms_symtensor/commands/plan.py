@@ -1,6 +1,7 @@
 """`symtensor plan`: find a strategy and write it in every form that MindSpore reads."""
 
 import argparse
+import shlex
 from dataclasses import replace
 
 from ms_symtensor.commands import options
@@ -66,7 +67,7 @@ def run(chosen: argparse.Namespace) -> int:
     from ms_symtensor.report.considered import considered_text
     from ms_symtensor.report.emit import write_plan
     from ms_symtensor.report.pareto import pareto_json, pareto_text
-    from ms_symtensor.report.plan_report import plan_json, plan_text
+    from ms_symtensor.report.plan_report import plan_json, plan_texts
     from ms_symtensor.report.programs import programs_of
     from ms_symtensor.report.progress import progress
     from ms_symtensor.report.text import numbered, seconds
@@ -129,23 +130,28 @@ def run(chosen: argparse.Namespace) -> int:
         step("report")
         others = priced(graph, model.by_hand(found.stage.settings), cluster) if found.pipeline is None else ()
         programs = programs_of(found, graph)
-        text = plan_text(found, graph, programs, others)
+        more = list[str]()
         data = plan_json(found, graph) | {"target": target.name}
         if target.rules is not None:
             words, data["free_layouts"] = with_free_layouts(model, request, found, step)
-            text = f"{text}\n\n{words}"
+            more.append(words)
         if chosen.top:
-            text = f"{text}\n\n{considered_text(found, chosen.top)}"
+            more.append(considered_text(found, chosen.top))
         if chosen.pareto:
             plans = front(found, lambda limit_B: planned(model, replace(request, limit_B=limit_B), step)[0])
-            text, data["pareto"] = f"{text}\n\n{pareto_text(plans)}", pareto_json(plans)
+            data["pareto"] = pareto_json(plans)
+            more.append(pareto_text(plans))
         step("write")
-        written = write_plan(found, graph, programs, text, chosen.out, uniform, target)
+        texts = plan_texts(found, graph, programs, others, more)
+        written = write_plan(found, graph, programs, texts.whole, chosen.out, uniform, target)
         if "pareto" in data and (why := record(folders.read(chosen.out), PARETO_FILE, data["pareto"])):
             notice(why)
     remembered(written.digest)
     data["not_written"] = list(written.unsaid)
     took = f"Searched in {seconds(found.search.search_time_s)}"  # not in report.txt: the same plan, the same bytes
     unsaid = "".join(f"\n  {reason}" for reason in written.unsaid)
-    show_found(chosen, data, f"{text}\n\n{took}\nWritten to {chosen.out}: {numbered(written.names)}{unsaid}")
+    read = f"report.txt has operators and all collectives; a page: symtensor report {shlex.quote(str(chosen.out))}"
+    show_found(
+        chosen, data, f"{texts.glance}\n\n{took}\nWritten to {chosen.out}: {numbered(written.names)}{unsaid}\n{read}"
+    )
     return 0

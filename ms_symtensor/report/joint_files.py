@@ -6,7 +6,7 @@ from typing import Any
 from ms_symtensor.files.folder import write_folder
 from ms_symtensor.joint import Joint, in_training, moves
 from ms_symtensor.report.emit import write_plan
-from ms_symtensor.report.plan_report import plan_text
+from ms_symtensor.report.plan_report import plan_texts
 from ms_symtensor.report.programs import programs_of
 from ms_symtensor.report.reshard_files import checkpoint_of, checkpoint_of_side, write_reshard
 from ms_symtensor.report.reshard_report import reshard_json, reshard_text
@@ -36,7 +36,7 @@ def write_joint(
     """
     plan, graph, uniform = trained
     programs = programs_of(plan, graph)
-    write_plan(plan, graph, programs, plan_text(plan, graph, programs, ()), directory / TRAINING, uniform)
+    write_plan(plan, graph, programs, plan_texts(plan, graph, programs).whole, directory / TRAINING, uniform)
     rollout = found.step.rollout
     one = rollout.instance
     rate = one.count * one.requests_per_s

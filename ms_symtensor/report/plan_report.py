@@ -1,7 +1,7 @@
 """A plan for people and for programs."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 from ms_symtensor.cost.collective_costs import CollectiveCost, collective_costs
 from ms_symtensor.cost.overlap import OVERLAPS
@@ -69,45 +69,54 @@ def plan_json(plan: Plan, graph: Graph) -> dict[str, Any]:
     }
 
 
-def plan_text(
-    plan: Plan, graph: Graph, programs: Sequence[Program | StageProgram], alternatives: tuple[Alternative, ...] = ()
-) -> str:
-    """Everything about the plan on one page: degrees, time, memory, collectives, who is cut how, and `alternatives`.
+Programs = Sequence[Program | StageProgram]
+"""Those of a plan (`programs_of`)."""
 
-    `programs` are those of the plan (`programs_of`).
+LONGEST = 5
+"""So many collectives are shown at a glance."""
+
+
+class PlanTexts(NamedTuple):
+    """`glance`: degrees, time, memory, stages, the longest collectives, and what costs more than it need; `whole`: who is cut and
+    recomputed how, all collectives, and what was searched, too.
     """
+
+    glance: str
+    whole: str
+
+
+def plan_texts(
+    plan: Plan, graph: Graph, programs: Programs, alternatives: tuple[Alternative, ...] = (), more: Sequence[str] = ()
+) -> PlanTexts:
+    """A plan for people, beside `alternatives`, strategies by hand; `more` stands at the end of both texts."""
+    stages = [one for one in programs if isinstance(one, StageProgram)]
+    held = f"Pipeline stages (bytes of one rank)\n{stages_text(plan, graph, stages)}" if stages else ""
+    first = [headline(plan), rates_text(rates(plan, graph)), times_and_memory(plan)]
+    costs = collective_costs(programs[0], plan.planned_for)
+    which = "blocks and micro-batches of its stage" if stages else "blocks"
+    title = f"Collectives of a step on rank 0, all {which} together\n"
+    by_hand = alternatives_text(plan, alternatives) if alternatives else ""
+    remarks = [bound_operators_text(graph), repeated_work_text(graph, plan), by_hand]
+    glance = [*first, held, title + _collectives(costs, LONGEST), *remarks, gap_text(plan.search), *more]
     recomputation = plan.settings.recompute
     nodes = (n for one in programs for n in (one.micro if isinstance(one, StageProgram) else one).nodes)
     selected = any(chosen.in_part for chosen in recomputation.values())
-    return "\n\n".join(
-        [
-            headline(plan),
-            rates_text(rates(plan, graph)),
-            times_and_memory(plan),
-            *([recomputation_text(graph, recomputation, nodes)] if selected else []),
-            *_exchanges(plan, graph, programs),
-            "Operators (dim/slices)\n\n" + operators_text(graph, plan.whole),
-            *([bound] if (bound := bound_operators_text(graph)) else []),
-            *([repeated] if (repeated := repeated_work_text(graph, plan)) else []),
-            *([alternatives_text(plan, alternatives)] if alternatives else []),
-            *([families_text(plan)] if plan.search.considered else []),
-            search_text(plan.search),
-        ]
-    )
-
-
-def _exchanges(plan: Plan, graph: Graph, programs: Sequence[Program | StageProgram]) -> list[str]:
-    """What the ranks exchange, and with several stages what each of these holds."""
-    cluster = plan.planned_for
-    title = "Collectives of a step on rank 0, all blocks together\n"
-    if plan.pipeline is None:
-        return [title + _collectives(collective_costs(programs[0], cluster))]
-    stages = [one for one in programs if isinstance(one, StageProgram)]
-    return [
-        "Pipeline stages (bytes of one rank)\n" + stages_text(plan, graph, stages),
-        title.replace("blocks", "blocks and micro-batches of its stage")
-        + _collectives(collective_costs(programs[0], cluster)),
+    whole = [
+        *first,
+        recomputation_text(graph, recomputation, nodes) if selected else "",
+        held,
+        title + _collectives(costs),
+        "Operators (dim/slices)\n\n" + operators_text(graph, plan.whole),
+        *remarks,
+        families_text(plan) if plan.search.considered else "",
+        search_text(plan.search),
+        *more,
     ]
+    return PlanTexts(_joined(glance), _joined(whole))
+
+
+def _joined(sections: Iterable[str]) -> str:
+    return "\n\n".join(text for text in sections if text)
 
 
 def times_and_memory(plan: Plan) -> str:
@@ -175,7 +184,8 @@ def _memory(plan: Plan) -> str:
     return "Predicted memory of a device\n" + table([*rows, total, left, *host], right=(1,))
 
 
-def _collectives(costs: tuple[CollectiveCost, ...]) -> str:
+def _collectives(costs: tuple[CollectiveCost, ...], most: int | None = None) -> str:
+    """Equal ones in a row, the longest first; behind `most` rows the others together."""
     sums: dict[tuple[str, str, int, int], tuple[int, float]] = {}
     for c in costs:
         key = c.phase, c.kind, len(c.ranks), c.size_B
@@ -184,19 +194,27 @@ def _collectives(costs: tuple[CollectiveCost, ...]) -> str:
     ordered = sorted(sums.items(), key=lambda item: -item[1][1])
     rows = [
         (phase, kind, str(ranks), str(count), size(size_B), seconds(time_s))
-        for (phase, kind, ranks, size_B), (count, time_s) in ordered
+        for (phase, kind, ranks, size_B), (count, time_s) in ordered[:most]
     ]
     if not rows:
         return "  none"
+    if others := ordered[len(rows) :]:
+        number, time_s = (sum(of) for of in zip(*(found for _, found in others), strict=True))
+        rows.append(("others", "", "", str(number), "", seconds(time_s)))
     return table(rows, ("phase", "collective", "ranks", "count", "bytes each", "time of all"), right=(2, 3, 4, 5))
 
 
-def search_text(search: SearchReport) -> str:
-    """How much was searched, how, and how far from the optimum the plan can be."""
+def gap_text(search: SearchReport) -> str:
+    """How much was searched, and how far from the optimum the plan can be."""
     above = (
         f"at most {100 * search.optimality_gap:.2g} % above the optimum of" if search.optimality_gap > ROUNDING else ""
     )
-    return f"Search: {search.candidates} candidates; {above or 'optimal in'} this model ({search.method})"
+    return f"Search: {search.candidates} candidates; {above or 'optimal in'} this model"
+
+
+def search_text(search: SearchReport) -> str:
+    """The same, and how it was searched."""
+    return f"{gap_text(search)} ({search.method})"
 
 
 def _named(settings: Settings, key: str) -> dict[str, list[str]]:

@@ -7,5 +7,5 @@ transfers   who sends which cells to whom, and by which collective
 price       the seconds of that, by the cluster's formulas
 buckets     in which portions, so that a device's memory is enough
 reshard     all of it
-proof       the moves, made by local processes with numpy, at reduced size (`host` starts them, `worker` is one)
+proof       the moves, made by local processes with numpy, at reduced size (`worker` is one)
 """

@@ -1,10 +1,11 @@
 """The seconds of transfers by the cluster's formulas, the same that price a step's collectives."""
 
-from collections import defaultdict
 from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
 from ms_symtensor.cluster.collective_time import collective_time
 from ms_symtensor.cluster.topology import Cluster
@@ -45,11 +46,12 @@ def exchange_s(sends: Sequence[Transfer], cell_B: float, cluster: Cluster) -> fl
     first, second, sizes = _columns(sends, cell_B)
     devices = int(max(first.max(), second.max())) + 1
     busiest = np.maximum(np.bincount(first, sizes, devices), np.bincount(second, sizes, devices))
+    joined = connected_components(coo_array((sizes, (first, second)), (devices, devices)), directed=False)[1]
     longest = 0.0
-    for ranks in _components(first.tolist(), second.tolist()):
-        most_B = max(float(busiest[rank]) for rank in ranks)
-        input_B = most_B * len(ranks) / (len(ranks) - 1)  # a rank keeps its own part
-        longest = max(longest, message_s(cluster, "AlltoAll", ranks, input_B))
+    for group in np.unique(joined[first]).tolist():
+        ranks = np.flatnonzero(joined == group)
+        input_B = float(busiest[ranks].max()) * len(ranks) / (len(ranks) - 1)  # a rank keeps its own part
+        longest = max(longest, message_s(cluster, "AlltoAll", tuple(ranks.tolist()), input_B))
     return longest
 
 
@@ -61,21 +63,3 @@ def _columns(
         np.array([one.target for one in sends]),
         np.array([len(one.cells) * cell_B for one in sends], dtype=float),
     )
-
-
-def _components(first: Sequence[int], second: Sequence[int]) -> list[tuple[int, ...]]:
-    """The devices that are joined by messages, directly or not."""
-    root: dict[int, int] = {}
-
-    def of(device: int) -> int:
-        while root.setdefault(device, device) != device:
-            root[device] = root[root[device]]
-            device = root[device]
-        return device
-
-    for a, b in zip(first, second, strict=True):
-        root[of(a)] = of(b)
-    found: dict[int, list[int]] = defaultdict(list)
-    for device in sorted(root):
-        found[of(device)].append(device)
-    return [tuple(ranks) for ranks in found.values()]

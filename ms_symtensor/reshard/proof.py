@@ -18,9 +18,8 @@ from numpy.typing import NDArray
 from ms_symtensor.errors import ExecutionError
 from ms_symtensor.reshard.buckets import Bucket
 from ms_symtensor.reshard.reshard import Move, Resharding
-from ms_symtensor.reshard.units import Pair
 from ms_symtensor.reshard.values import ELEMENTS
-from ms_symtensor.reshard.worker import Job, Kind, Member, Result
+from ms_symtensor.reshard.worker import Job, Kind, Result
 from ms_symtensor.tensor.dtype import size_B
 
 PROCESSES = 8
@@ -67,7 +66,7 @@ def _results(jobs: list[Job], time_limit_s: float) -> list[Result]:
         "PYTHONPATH": os.pathsep.join(filter(None, (str(package), os.environ.get("PYTHONPATH")))),
     }
     with subprocess.Popen(
-        [sys.executable, "-m", "ms_symtensor.reshard.host"],
+        [sys.executable, "-m", "ms_symtensor.reshard.worker"],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, start_new_session=True,
     ) as host:  # fmt: skip
         try:
@@ -90,14 +89,11 @@ def _results(jobs: list[Job], time_limit_s: float) -> list[Result]:
 
 
 def _kind(move: Move) -> Kind:
-    one = move.of
+    one, pair = move.of, move.of.sample
     sends = tuple((each.source, each.target, each.cells) for each in move.transfers.sends)
-    units = tuple(tuple(pair.source.name for pair in unit) for unit in one.units)
-    return Kind(tuple(map(_member, one.units[0])), units, move.held, move.needed, sends)
-
-
-def _member(pair: Pair) -> Member:
-    return Member(pair.grid, pair.source.dtype, pair.moved_as, pair.target.dtype, size_B(pair.source.dtype))
+    units = tuple(tuple(member.source.name for member in unit) for unit in one.units)
+    types = pair.source.dtype, pair.moved_as, pair.target.dtype
+    return Kind(units, types, size_B(pair.source.dtype), move.held, move.needed, sends)
 
 
 def _units(buckets: tuple[Bucket, ...], order: tuple[int, ...]) -> list[tuple[tuple[int, int], ...]]:

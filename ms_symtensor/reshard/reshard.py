@@ -1,7 +1,7 @@
 """`reshard`: what it takes to go from one plan to another."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 
 import numpy as np
@@ -82,13 +82,15 @@ class Resharding:
 
     def received_B(self, states: bool | None = None) -> NDArray[np.int64]:
         """The bytes that each device receives; of weights only or of `states` only where that is said."""
-        chosen = [m for m in self.moves if states is None or m.of.is_state == states]
-        return sum((m.load.received_B * m.of.count for m in chosen), np.zeros(self.device_num, dtype=np.int64))
+        return self._sum([(m.load.received_B, m.of) for m in self.moves], states)
 
     def whole_B(self, states: bool | None = None) -> NDArray[np.int64]:
         """The bytes that each device would receive if every tensor were gathered whole."""
-        chosen = [m for m in self.moves if states is None or m.of.is_state == states]
-        return sum((m.whole_B * m.of.count for m in chosen), np.zeros(self.device_num, dtype=np.int64))
+        return self._sum([(m.whole_B, m.of) for m in self.moves], states)
+
+    def _sum(self, each_B: Sequence[tuple[NDArray[np.int64], UnitClass]], states: bool | None) -> NDArray[np.int64]:
+        chosen = [size_B * of.count for size_B, of in each_B if states is None or of.is_state == states]
+        return sum(chosen, np.zeros(self.device_num, dtype=np.int64))
 
 
 def reshard(source: Side, target: Side, request: Request) -> Resharding:
@@ -117,18 +119,9 @@ def reshard(source: Side, target: Side, request: Request) -> Resharding:
         return _bucket_s(bucket, moves, request.cluster)
 
     buckets, peak, bucket_B = fitting(order, loads, counts, request.keeps, request.limit_B, seconds_of)
-    return Resharding(
-        source,
-        target,
-        tuple(device_of.tolist()),
-        moves,
-        order,
-        buckets,
-        bucket_B,
-        tuple(map(seconds_of, buckets)),
-        tuple(peak.tolist()),
-        request,
-    )
+    devices_of, peaks_B = tuple(device_of.tolist()), tuple(peak.tolist())
+    times_s = tuple(map(seconds_of, buckets))
+    return Resharding(source, target, devices_of, moves, order, buckets, bucket_B, times_s, peaks_B, request)
 
 
 def _move(one: UnitClass, device_of: NDArray[np.int64], devices: int, cluster: Cluster) -> Move:
@@ -138,12 +131,10 @@ def _move(one: UnitClass, device_of: NDArray[np.int64], devices: int, cluster: C
     needed[device_of] = one.needed
     transfers = transfers_of(held, needed, cluster)
     ways = ways_of(transfers, one.moved_B * one.count, cluster)
-    move = Move(one, held, needed, transfers, ways, load_of(one, held, needed, transfers))
-    if transfers.gatherings and move.way is not Way.ALL_GATHER:
-        return Move(
-            one, held, needed, Transfers((), transfers.sends, True), ways, load_of(one, held, needed, transfers)
-        )
-    return move
+    load = load_of(one, held, needed, transfers)
+    if transfers.gatherings and min(ways, key=ways.__getitem__) is not Way.ALL_GATHER:
+        transfers = replace(transfers, gatherings=())
+    return Move(one, held, needed, transfers, ways, load)
 
 
 def _order(classes: Sequence[UnitClass], pairs: Sequence[Pair]) -> tuple[int, ...]:

@@ -1,6 +1,6 @@
-"""Tensors as bits, in slices and in cells, and the casts between types: what a proof moves.
+"""Tensors as bits, cell by cell, and the casts between types: what a proof moves.
 
-A tensor with `grid` cells has cells of `ELEMENTS` elements: 2 along its last dim, so that an order that is wrong shows.
+A cell has `ELEMENTS` elements, 2 along the last dim of its tensor, so that an order that is wrong shows.
 """
 
 import zlib
@@ -14,38 +14,12 @@ _OF_SIZE = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 _FLOATS = {"float16": np.float16, "float32": np.float32, "float64": np.float64}
 
 
-def whole(name: str, grid: tuple[int, ...], dtype: str, size_B: int) -> Bits:
-    """The bits of the tensor `name`, drawn by its name; floats are finite."""
-    shape = (*grid[:-1], grid[-1] * ELEMENTS) if grid else (ELEMENTS,)
+def whole(name: str, cells: int, dtype: str, size_B: int) -> Bits:
+    """The bits of the tensor `name`, [cells, ELEMENTS], drawn by its name; floats are finite."""
     drawn = np.random.default_rng(zlib.crc32(name.encode()))
     if dtype == "bfloat16" or dtype in _FLOATS:
-        return cast(drawn.standard_normal(shape).astype(np.float32).view(np.uint32), "float32", dtype)
-    return drawn.integers(0, 1 << 7, shape).astype(_OF_SIZE[size_B])
-
-
-def to_cells(values: Bits, counts: tuple[int, ...]) -> Bits:
-    """A slice of `counts` cells per dim as an array [cells, ELEMENTS]."""
-    return np.ascontiguousarray(values).reshape(int(np.prod(counts, dtype=int)), ELEMENTS)
-
-
-def from_cells(cells: Bits, counts: tuple[int, ...]) -> Bits:
-    """The slice that `to_cells` made `cells` of."""
-    return cells.reshape((*counts[:-1], counts[-1] * ELEMENTS) if counts else (ELEMENTS,))
-
-
-def box(row: NDArray[np.bool_], grid: tuple[int, ...]) -> tuple[range, ...]:
-    """The cells per dim of a slice, whose cells are true in `row`."""
-    where = np.unravel_index(np.flatnonzero(row), grid) if grid else ()
-    return tuple(range(int(one.min()), int(one.max()) + 1) for one in where)
-
-
-def slice_of(tensor: Bits, ranges: tuple[range, ...]) -> Bits:
-    """The part of a whole tensor that has the cells `ranges`."""
-    if not ranges:
-        return tensor.copy()
-    inner = tuple(slice(one.start, one.stop) for one in ranges[:-1])
-    index = (*inner, slice(ranges[-1].start * ELEMENTS, ranges[-1].stop * ELEMENTS))
-    return np.array(tensor[index])
+        return cast(drawn.standard_normal((cells, ELEMENTS)).astype(np.float32).view(np.uint32), "float32", dtype)
+    return drawn.integers(0, 1 << 7, (cells, ELEMENTS)).astype(_OF_SIZE[size_B])
 
 
 def cast(bits: Bits, source: str, target: str) -> Bits:

@@ -1,8 +1,14 @@
 """One process of a proof: it holds the slices of some devices, sends and receives cells, and compares what it has made.
 
-Nothing but numpy is needed here, so that processes start at once.
+`python -m ms_symtensor.reshard.worker` starts all of them, so that none runs the script again which asks for a proof. It reads
+jobs and a time limit from standard input, and writes what came of them, pickled by its own parent. Nothing but numpy is needed,
+so that processes start at once.
 """
 
+import multiprocessing
+import pickle
+import queue
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,36 +16,34 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ms_symtensor.reshard.values import Bits, box, cast, from_cells, slice_of, to_cells, whole
+from ms_symtensor.reshard.values import Bits, cast, whole
 
 Key = tuple[int, int, int, int]
 """Class, unit, sending and receiving device of a message."""
 
 
 @dataclass(frozen=True)
-class Member:
-    """A tensor's place in the units of a class."""
-
-    grid: tuple[int, ...]
-    source: str
-    moved: str
-    target: str
-    size_B: int
-
-    @property
-    def cells(self) -> int:
-        return int(np.prod(self.grid, dtype=int))
-
-
-@dataclass(frozen=True)
 class Kind:
-    """A class: `units` are names of tensors, `held` and `needed` cells by device, `sends` (source, target, cells)."""
+    """A class: `units` are names of tensors, `held` and `needed` cells by device, `sends` (source, target, cells).
 
-    members: tuple[Member, ...]
+    `types`: in the first plan, on the way, and in the second plan; `size_B`: of an element in the first one.
+    """
+
     units: tuple[tuple[str, ...], ...]
+    types: tuple[str, str, str]
+    size_B: int
     held: NDArray[np.bool_]
     needed: NDArray[np.bool_]
     sends: tuple[tuple[int, int, NDArray[np.int64]], ...]
+
+    @property
+    def cells(self) -> int:
+        """Of a tensor."""
+        return self.held.shape[1] // len(self.units[0])
+
+    def whole(self, unit: int) -> Bits:
+        """All cells of a unit, tensor by tensor."""
+        return np.vstack([whole(name, self.cells, self.types[0], self.size_B) for name in self.units[unit]])
 
 
 @dataclass(frozen=True)
@@ -61,6 +65,28 @@ class Result:
     different: list[str] = field(default_factory=list)
 
 
+def run(jobs: Sequence[Job], time_limit_s: float) -> list[tuple[int, Any]]:
+    """What came of every job, `Result`s, or words that say what went wrong; fewer where time ran out."""
+    context = multiprocessing.get_context("fork")  # nothing but numpy is loaded, and no thread runs
+    inboxes: list[Any] = [context.Queue() for _ in jobs]
+    results: Any = context.Queue()
+    processes = [context.Process(target=work, args=(job, inboxes, results), daemon=True) for job in jobs]
+    found: list[tuple[int, Any]] = []
+    try:
+        for process in processes:
+            process.start()
+        for _ in jobs:
+            found.append(results.get(timeout=time_limit_s))
+            if isinstance(found[-1][1], str):
+                break  # others wait for its messages
+    except queue.Empty:
+        pass
+    finally:
+        for process in processes:
+            process.kill()
+    return found
+
+
 def work(job: Job, inboxes: Sequence[Any], results: Any) -> None:
     """Do `job`; what comes of it goes to `results`, an exception too."""
     try:
@@ -74,13 +100,12 @@ class _Process:
         self.job, self.inboxes = job, inboxes
         self.devices = [device for device, process in enumerate(job.process_of) if process == job.number]
         self.result = Result({device: 0 for device in self.devices})
-        self.arrived: dict[Key, list[Bits]] = {}
-        self.old = {
-            (number, unit, device): self._slices(kind, unit, kind.held[device])
-            for number, kind in enumerate(job.kinds)
-            for unit in range(len(kind.units))
-            for device in self.devices
-        }
+        self.arrived: dict[Key, Bits] = {}
+        self.old: dict[tuple[int, int, int], Bits] = {}
+        for number, kind in enumerate(job.kinds):
+            for unit in range(len(kind.units)):
+                values = kind.whole(unit)
+                self.old |= {(number, unit, device): values[kind.held[device]] for device in self.devices}
 
     def run(self) -> Result:
         for bucket in self.job.buckets:
@@ -88,40 +113,23 @@ class _Process:
                 self._send(number, unit)
             for number, unit in bucket:
                 self._receive(number, unit)
+                kind = self.job.kinds[number]
+                wanted = cast(kind.whole(unit), kind.types[0], kind.types[2])
                 for device in self.devices:
-                    self._compare(number, unit, device)
+                    self._compare(number, unit, device, wanted)
                     del self.old[number, unit, device]
         return self.result
-
-    def _slices(self, kind: Kind, unit: int, row: NDArray[np.bool_]) -> list[Bits | None]:
-        """The slice of every tensor of a unit that a device with the cells `row` holds, in the first plan's type."""
-        found: list[Bits | None] = []
-        for member, name, part in zip(kind.members, kind.units[unit], _parts(kind, row), strict=True):
-            tensor = whole(name, member.grid, member.source, member.size_B)
-            found.append(slice_of(tensor, box(part, member.grid)) if part.any() else None)
-        return found
 
     def _send(self, number: int, unit: int) -> None:
         kind = self.job.kinds[number]
         for source, target, cells in kind.sends:
             if self.job.process_of[source] == self.job.number:
-                message = self._taken(number, unit, source, cells)
+                message = cast(self._taken((number, unit, source), cells), *kind.types[:2])
                 self.inboxes[self.job.process_of[target]].put(((number, unit, source, target), message))
 
-    def _taken(self, number: int, unit: int, device: int, cells: NDArray[np.int64]) -> list[Bits]:
-        """`cells` of a unit out of what `device` holds, tensor by tensor, in the type in which they travel."""
-        kind = self.job.kinds[number]
-        found = []
-        wanted = np.zeros(kind.held.shape[1], dtype=bool)
-        wanted[cells] = True
-        slices = self.old[number, unit, device]
-        rows = zip(_parts(kind, wanted), _parts(kind, kind.held[device]), strict=True)
-        for member, values, (part, has) in zip(kind.members, slices, rows, strict=True):
-            if part.any() and values is not None:
-                own = to_cells(values, _counts(has, member.grid))
-                values = own[np.searchsorted(np.flatnonzero(has), np.flatnonzero(part))]
-                found.append(cast(values, member.source, member.moved))
-        return found
+    def _taken(self, key: tuple[int, int, int], cells: NDArray[np.int64]) -> Bits:
+        """`cells` of a unit out of what a device holds."""
+        return self.old[key][np.searchsorted(np.flatnonzero(self.job.kinds[key[0]].held[key[2]]), cells)]
 
     def _receive(self, number: int, unit: int) -> None:
         for source, target, _ in self.job.kinds[number].sends:
@@ -130,64 +138,31 @@ class _Process:
                 while key not in self.arrived:
                     came, message = self.inboxes[self.job.number].get()
                     self.arrived[came] = message
-                self.result.received_B[target] += sum(one.nbytes for one in self.arrived[key])
+                self.result.received_B[target] += self.arrived[key].nbytes
 
-    def _compare(self, number: int, unit: int, device: int) -> None:
+    def _compare(self, number: int, unit: int, device: int, wanted: Bits) -> None:
+        """The new slices out of the old ones and of what arrived, with `wanted` of whole tensors."""
         kind = self.job.kinds[number]
-        rows = zip(_parts(kind, kind.needed[device]), _parts(kind, kind.held[device]), strict=True)
-        messages = [
-            (cells, iter(self.arrived.pop((number, unit, source, target))))
-            for source, target, cells in kind.sends
-            if target == device
-        ]
-        start = 0
-        for place, (member, (need, has)) in enumerate(zip(kind.members, rows, strict=True)):
-            arrived = [
-                (inside - start, next(bits))
-                for cells, bits in messages
-                if len(inside := cells[(cells >= start) & (cells < start + member.cells)])
-            ]
-            start += member.cells
-            if not need.any():
-                continue
-            made = self._made(member, self.old[number, unit, device][place], has, need, arrived)
-            name = kind.units[unit][place]
-            tensor = cast(whole(name, member.grid, member.source, member.size_B), member.source, member.target)
-            wanted = slice_of(tensor, box(need, member.grid))
-            self.result.compared += 1
-            if made is None or made.dtype != wanted.dtype or made.tobytes() != wanted.tobytes():
-                self.result.different.append(name)
-
-    def _made(
-        self,
-        member: Member,
-        old: Bits | None,
-        has: NDArray[np.bool_],
-        need: NDArray[np.bool_],
-        arrived: Sequence[tuple[NDArray[np.int64], Bits]],
-    ) -> Bits | None:
-        """The new slice out of the old one and of what arrived; None where a cell of it is missing."""
-        wanted = np.flatnonzero(need)
-        filled = np.zeros(len(wanted), dtype=bool)
-        made: Bits | None = None
-        parts = list(arrived)
-        if old is not None and (has & need).any():
-            own = np.flatnonzero(has & need)
-            cells = to_cells(old, _counts(has, member.grid))[np.searchsorted(np.flatnonzero(has), own)]
-            parts.append((own, cast(cells, member.source, member.moved)))
+        first, way, second = kind.types
+        own = np.flatnonzero(kind.held[device] & kind.needed[device])
+        parts = [(own, cast(self._taken((number, unit, device), own), first, way))]
+        for source, target, cells in kind.sends:
+            if target == device:
+                parts.append((cells, self.arrived.pop((number, unit, source, target))))
+        made, filled = np.zeros_like(wanted), np.zeros(len(wanted), dtype=bool)
         for cells, values in parts:
-            turned = cast(values, member.moved, member.target)
-            made = np.zeros((len(wanted), turned.shape[1]), dtype=turned.dtype) if made is None else made
-            at = np.searchsorted(wanted, cells)
-            made[at], filled[at] = turned, True
-        return from_cells(made, _counts(need, member.grid)) if made is not None and filled.all() else None
+            made[cells], filled[cells] = cast(values, way, second), True
+        right = filled & (made == wanted).all(axis=1) | ~kind.needed[device]
+        for name, each, needs in zip(
+            kind.units[unit], np.split(right, len(right) // kind.cells), kind.needed[device].reshape(-1, kind.cells),
+            strict=True,
+        ):  # fmt: skip
+            self.result.compared += bool(needs.any())
+            self.result.different += [] if each.all() else [name]
 
 
-def _parts(kind: Kind, row: NDArray[np.bool_]) -> list[NDArray[np.bool_]]:
-    """The cells of a unit, tensor by tensor."""
-    ends = np.cumsum([member.cells for member in kind.members])[:-1]
-    return np.split(row, ends)
+if __name__ == "__main__":
+    from ms_symtensor.reshard import worker  # whose classes are those of the jobs
 
-
-def _counts(row: NDArray[np.bool_], grid: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(len(one) for one in box(row, grid))
+    pickle.dump(worker.run(*pickle.load(sys.stdin.buffer)), sys.stdout.buffer)
+    sys.stdout.flush()

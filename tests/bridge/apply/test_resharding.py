@@ -17,13 +17,17 @@ from ms_symtensor.report.programs import programs_of
 from ms_symtensor.report.reshard_files import checkpoint_of, checkpoint_of_side, write_reshard
 from ms_symtensor.reshard.reshard import Request, reshard
 from ms_symtensor.reshard.slices import as_rollout, side_of
-from ms_symtensor.reshard.values import box
 from ms_symtensor.strategy.stages import pipeline_stages
 from ms_symtensor.targets.formats.strategy_checkpoint import OPTIMIZER_STATES
 
 STATES = ("moments", "adam_m")
 TINY = {"hidden_size": 64, "intermediate_size": 128, "vocab_size": 256, "head_dim": 8, "num_layers": 2}
 SHARDED = {"optimizer_level": OptimizerLevel.LEVEL1, "parallel_optimizer_threshold_KB": 0}
+
+
+def box(row, grid):
+    """The cells per dim of a slice, whose cells are true in `row`."""
+    return tuple(range(int(one.min()), int(one.max()) + 1) for one in np.unravel_index(np.flatnonzero(row), grid))
 
 
 def tensor_and_data(graph):

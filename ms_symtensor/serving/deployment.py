@@ -1,6 +1,6 @@
 """Deployments: instances on devices, and what `search` takes of a request."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,7 +8,7 @@ import numpy as np
 from ms_symtensor.serving.memory import cache_B, cache_tokens, weights_B
 from ms_symtensor.serving.phases import Passes, decode, prefill
 from ms_symtensor.serving.request import Request
-from ms_symtensor.serving.strategy import Strategy
+from ms_symtensor.serving.strategy import Strategy, strategies
 
 MIXED, SPLIT, TURNS = "mixed", "split", "turns"
 
@@ -86,6 +86,12 @@ class Priced:
                 self.most_requests = max(self.most_requests, int(found.requests.max()) * one.pp)
         return self._known[key]
 
+    def every(self, phase: str) -> Iterator[Passes]:
+        """Those of every strategy that fits and has the pins of `phase`. Errors: those of `strategies`."""
+        fixed = degrees_of(self.request.fixed.get(phase, {}))
+        every = (self.passes(phase, one) for one in strategies(self.request.config, self.request.device_num, fixed))
+        return (passes for passes in every if passes is not None)
+
 
 def instance_of(
     request: Request, phase: str, count: int, passes: Passes, n: int, rate: float, latency_s: float
@@ -125,12 +131,11 @@ def degrees_of(fixed: Mapping[str, int]) -> dict[str, int]:
 
 def batches(fixed: Mapping[str, int], first: Passes | None, steps: Passes | None) -> np.ndarray:
     """Which numbers of tokens and of requests `fixed` leaves: [tokens, requests]."""
-    rows = np.ones(1 if first is None else first.tokens.size, dtype=bool)
-    columns = np.ones(1 if steps is None else steps.requests.size, dtype=bool)
-    if first is not None and "tokens" in fixed:
-        rows = np.asarray(first.tokens == fixed["tokens"])
-    if steps is not None and "requests" in fixed:
-        columns = steps.requests * steps.one.pp == fixed["requests"]
+    rows: np.ndarray = np.ones(1, dtype=bool) if first is None else first.tokens == fixed.get("tokens", first.tokens)
+    columns: np.ndarray = np.ones(1, dtype=bool)
+    if steps is not None:
+        requests = steps.requests * steps.one.pp
+        columns = requests == fixed.get("requests", requests)
     found: np.ndarray = rows[:, None] & columns[None, :]
     return found
 

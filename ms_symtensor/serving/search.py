@@ -5,6 +5,7 @@ One engine for both (`mixed`): in the time of a request's output the prefills of
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -79,11 +80,10 @@ def _mixed(request: Request, priced: Priced, top: int) -> Iterator[Deployment]:
         if rate[n, b] <= 0:
             continue
         count = request.device_num // one.device_num
-        instance = instance_of(request, "mixed", count, steps, int(b), float(rate[n, b]), float(tpot_s[n, b]))
-        instance = Instance(**{**vars(instance), "tokens": int(first.tokens[n])})
-        yield deployment_of(
-            request, MIXED, (instance,), count * float(rate[n, b]), float(ttft_s[n, b]), float(tpot_s[n, b])
-        )
+        best, first_s, next_s = (float(of[n, b]) for of in (rate, ttft_s, tpot_s))
+        instance = instance_of(request, "mixed", count, steps, int(b), best, next_s)
+        instance = replace(instance, tokens=int(first.tokens[n]))
+        yield deployment_of(request, MIXED, (instance,), count * best, first_s, next_s)
 
 
 def held_up(dp: int, arrivals: Array) -> Array:
@@ -102,6 +102,12 @@ def _split(request: Request, priced: Priced, top: int) -> list[Deployment]:
     """Of the best instances of every size for either phase the pairs, and of those the best numbers."""
     firsts = _best_of_sizes(request, "prefill", priced)
     steps = _best_of_sizes(request, "decode", priced)
+    least = sum(min((one.strategy.device_num for one in side), default=0) for side in (firsts, steps))
+    if least > request.device_num:
+        raise InputError(
+            f"instances for prefill and others for decode need {least} devices, and there are {request.device_num}: ask for more,"
+            " or --colocated"
+        )
     found = []
     for first in firsts:
         sent_s = _transfer_s(request, first)
@@ -118,14 +124,8 @@ def _split(request: Request, priced: Priced, top: int) -> list[Deployment]:
                     best = (rate, count, needed)
             rate, count, needed = best
             if count:
-                pair = (Instance(**{**vars(first), "count": count}), Instance(**{**vars(step), "count": needed}))
+                pair = replace(first, count=count), replace(step, count=needed)
                 found.append(deployment_of(request, SPLIT, pair, rate, first.latency_s + sent_s, step.latency_s))
-    least = sum(min((one.strategy.device_num for one in side), default=0) for side in (firsts, steps))
-    if least > request.device_num:
-        raise InputError(
-            f"instances for prefill and others for decode need {least} devices, and there are {request.device_num}: ask for more,"
-            " or --colocated"
-        )
     found.sort(key=lambda one: -one.tokens_per_s_device)
     return found[:top]
 
@@ -137,34 +137,25 @@ def _best_of_sizes(request: Request, phase: str, priced: Priced) -> list[Instanc
     """Of every number of devices the instance that takes most requests a second."""
     fixed = request.fixed.get(phase, {})
     best: dict[int, Instance] = {}
-    for one in strategies(request.config, request.device_num, degrees_of(fixed)):
-        passes = priced.passes(phase, one)
-        if passes is None:
-            continue
+    for passes in priced.every(phase):
+        rate = passes.one.dp * passes.requests / passes.stage_s
         if phase == "prefill":
             latency = first_token_s(request, passes)
-            rate = one.dp * passes.requests / passes.stage_s
             kept = allowed(request, latency, None, priced.closest) & batches(fixed, passes, None)[:, 0]
         else:
-            latency = passes.pass_s
-            rate = one.dp * passes.requests / passes.stage_s / request.tokens.output
+            latency, rate = passes.pass_s, rate / request.tokens.output
             kept = allowed(request, None, latency, priced.closest) & batches(fixed, None, passes)[0]
         rate = np.where(kept, rate, 0.0)
-        n = int(rate.argmax())
-        known = best.get(one.device_num)
-        if rate[n] > 0 and (known is None or rate[n] > known.requests_per_s * (1 + 1e-9)):
-            best[one.device_num] = instance_of(request, phase, 1, passes, n, float(rate[n]), float(latency[n]))
+        n, size = int(rate.argmax()), passes.one.device_num
+        if rate[n] > 0 and (size not in best or rate[n] > best[size].requests_per_s * (1 + 1e-9)):
+            best[size] = instance_of(request, phase, 1, passes, n, float(rate[n]), float(latency[n]))
     return list(best.values())
 
 
 def _transfer_s(request: Request, first: Instance) -> float:
     """A prompt's cache from the devices of a stage to those that decode, each over its port, to the farthest device."""
     size_B = request.tokens.most * cache_B(request, first.strategy)
-    return (
-        collective_time_s(request.cluster, "Send", (0, request.device_num - 1), size_B)
-        if request.device_num > 1
-        else 0.0
-    )
+    return collective_time_s(request.cluster, "Send", (0, request.device_num - 1), size_B)
 
 
 def _why_nothing(request: Request, priced: Priced) -> str:

@@ -21,7 +21,6 @@ from ms_symtensor.serving.deployment import (
     Priced,
     allowed,
     batches,
-    degrees_of,
     deployment_of,
     instance_of,
 )
@@ -29,7 +28,7 @@ from ms_symtensor.serving.memory import cache_tokens, request_tokens
 from ms_symtensor.serving.phases import Passes, first_token_s
 from ms_symtensor.serving.request import Request
 from ms_symtensor.serving.sides import Served, side_of_instances
-from ms_symtensor.serving.strategy import Strategy, strategies
+from ms_symtensor.serving.strategy import Strategy
 from ms_symtensor.tensor.layout import Layout
 
 _PORTIONS = 8
@@ -63,10 +62,10 @@ def in_turns(request: Request, priced: Priced, top: int) -> Iterator[Deployment]
     """The best `top` pairs of strategies of instances of one size. A pair's transition is priced only while its rate without one
     could still be among them.
     """
-    decoding = _by_size(request, "decode", priced)
+    decoding = _by_size("decode", priced)
     pairs = [
         (_bound(request, first, steps), first, steps)
-        for size, firsts in _by_size(request, "prefill", priced).items()
+        for size, firsts in _by_size("prefill", priced).items()
         for first in firsts
         for steps in decoding[size]
     ]
@@ -91,12 +90,10 @@ def _bound(request: Request, first: Passes, steps: Passes) -> float:
     return request.device_num // first.one.device_num / (prompt_s + decoded_s)
 
 
-def _by_size(request: Request, phase: str, priced: Priced) -> dict[int, list[Passes]]:
+def _by_size(phase: str, priced: Priced) -> dict[int, list[Passes]]:
     found = defaultdict(list)
-    for one in strategies(request.config, request.device_num, degrees_of(request.fixed.get(phase, {}))):
-        passes = priced.passes(phase, one)
-        if passes is not None:
-            found[one.device_num].append(passes)
+    for passes in priced.every(phase):
+        found[passes.one.device_num].append(passes)
     return found
 
 

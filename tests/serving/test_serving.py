@@ -216,6 +216,8 @@ def test_what_cannot_be_is_said():
         search(request_for("llama3_70b", fixed={"decode": {"tp": 3}, "prefill": {"tp": 3}}))
     with pytest.raises(InputError, match="need 12 devices, and there are 8"):
         search(request_for("llama3_8b", fixed={"decode": {"tp": 8}, "prefill": {"tp": 4}}), (SPLIT,))
+    with pytest.raises(InputError, match="need 2 devices, and there are 1"):
+        search(request_for("llama3_8b", devices=1), (SPLIT,))
     with pytest.raises(InputError, match="one value"):
         search(request_for("llama3_8b", fixed={"decode": {"tp": 8}, "prefill": {"tp": 4}}), (MIXED,))
     with pytest.raises(InfeasibleError, match="no batch with tokens=1000"):

@@ -58,6 +58,25 @@ def shown_alone() -> Iterator[None]:
 
 
 @contextmanager
+def silenced() -> Iterator[None]:
+    """While open, C libraries write nothing to the standard output: HiGHS says a line there now and then."""
+    try:
+        kept = os.dup(1)
+    except OSError:  # it is closed
+        yield
+        return
+    sys.stdout.flush()
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.close(nowhere)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
+
+
+@contextmanager
 def _shown_on(stream: TextIO) -> Iterator[None]:
     _shown.append(stream)
     try:

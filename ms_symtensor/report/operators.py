@@ -1,12 +1,12 @@
 """Who is cut how: the operators of a graph with their named cuts, identical blocks shown once."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
 from ms_symtensor.ops.placement import OpStrategy, cuts_of
 from ms_symtensor.ops.registry import signatures
-from ms_symtensor.ops.signature import OpView, Signature
+from ms_symtensor.ops.signature import OpView, Signature, Unit
 from ms_symtensor.program.meanings import default_strategy
 from ms_symtensor.program.settings import StagePlan
 from ms_symtensor.report.text import run_text, table
@@ -16,13 +16,14 @@ from ms_symtensor.tensor.names import short_name
 
 @dataclass(frozen=True)
 class OperatorCut:
-    """An operator under a plan: the dims that are cut, and its strategy as MindSpore takes it."""
+    """An operator under a plan: dims that are cut, its strategy as MindSpore takes it, and whether the matrix unit does it."""
 
     operator: str
     type: str
     cuts: str
     strategy: OpStrategy
     by_default: bool
+    is_product: bool = False
 
     @property
     def strategy_text(self) -> str:
@@ -62,16 +63,36 @@ def sections(graph: Graph, plan: StagePlan) -> tuple[Section, ...]:
     return tuple(merged)
 
 
-def operators_text(graph: Graph, plan: StagePlan) -> str:
+def operators_text(found: Sequence[Section]) -> str:
     """The sections as tables."""
     parts = []
-    for section in sections(graph, plan):
+    for section in found:
         rows = [
             (o.operator, o.type, o.cuts + (" (MindSpore's default)" if o.by_default else ""), o.strategy_text)
             for o in section.operators
         ]
         parts.append(f"{section.title}\n" + table(rows, ("operator", "type", "cut", "strategy")))
     return "\n\n".join(parts)
+
+
+ROWS, NAMES = 8, 8
+"""So many rows, and operators in a row, are shown at a glance."""
+
+
+def products_text(found: Sequence[Section]) -> str:
+    """Products and attention at a glance: those of `found` that are cut alike in one row; empty where there are none."""
+    rows = []
+    for section in found:
+        alike: dict[str, list[str]] = {}
+        for one in section.operators:
+            if one.is_product:
+                alike.setdefault(one.cuts, []).append(one.operator.removesuffix(".matmul"))
+        for cuts, names in alike.items():
+            others = f", {len(names) - NAMES} others" if len(names) > NAMES else ""
+            rows.append((section.title, cuts, ", ".join(names[:NAMES]) + others))
+    if len(rows) > ROWS:
+        rows[ROWS:] = [(f"{len(rows) - ROWS} others", "", "")]
+    return "Products and attention (dim/slices)\n" + table(rows) if rows else ""
 
 
 def _joined(
@@ -96,7 +117,7 @@ def _cut(plan: StagePlan, op: Op, seen: OpView, sig: Signature) -> OperatorCut:
     strategy = given if given is not None else default_strategy(seen, sig, plan.settings.device_num)
     cuts = cuts_of(seen, sig, strategy, plan.settings.device_num)
     named = ", ".join(f"{dim}/{degree}" for dim, degree in cuts.items() if degree > 1)
-    return OperatorCut(short_name(op), op.type, named or "whole", strategy, given is None)
+    return OperatorCut(short_name(op), op.type, named or "whole", strategy, given is None, sig.unit is Unit.CUBE)
 
 
 def _degrees(tensors: tuple[tuple[int, ...], ...]) -> str:

@@ -11,7 +11,7 @@ from ms_symtensor.program.stage_program import StageProgram
 from ms_symtensor.report.alternatives import Alternative, alternatives_text
 from ms_symtensor.report.bound_operators import bound_operators_text
 from ms_symtensor.report.considered import considered_json, families_text
-from ms_symtensor.report.operators import operators_text
+from ms_symtensor.report.operators import operators_text, products_text, sections
 from ms_symtensor.report.rates import rates, rates_text
 from ms_symtensor.report.recomputation import in_short, recomputation_text
 from ms_symtensor.report.repeated_work import repeated_work_text
@@ -97,7 +97,9 @@ def plan_texts(
     title = f"Collectives of a step on rank 0, all {which} together\n"
     by_hand = alternatives_text(plan, alternatives) if alternatives else ""
     remarks = [bound_operators_text(graph), repeated_work_text(graph, plan), by_hand]
-    glance = [*first, held, title + _collectives(costs, LONGEST), *remarks, gap_text(plan.search), *more]
+    cut = sections(graph, plan.whole)
+    longest = title + _collectives(costs, LONGEST)
+    glance = [*first, held, products_text(cut), longest, *remarks, gap_text(plan.search), *more]
     recomputation = plan.settings.recompute
     nodes = (n for one in programs for n in (one.micro if isinstance(one, StageProgram) else one).nodes)
     selected = any(chosen.in_part for chosen in recomputation.values())
@@ -106,7 +108,7 @@ def plan_texts(
         recomputation_text(graph, recomputation, nodes) if selected else "",
         held,
         title + _collectives(costs),
-        "Operators (dim/slices)\n\n" + operators_text(graph, plan.whole),
+        "Operators (dim/slices)\n\n" + operators_text(cut),
         *remarks,
         families_text(plan) if plan.search.considered else "",
         search_text(plan.search),

@@ -9,7 +9,7 @@ from typing import Any
 from model_zoo.described import text_of
 from ms_symtensor.files.folder import write_folder
 from ms_symtensor.report.emit import write_plan
-from ms_symtensor.report.operators import operators_text
+from ms_symtensor.report.operators import operators_text, sections
 from ms_symtensor.report.plan_report import times_and_memory
 from ms_symtensor.report.serve_mindformers import predict_files
 from ms_symtensor.report.text import seconds, share, size, table
@@ -154,7 +154,7 @@ def _write_phase(directory: Path, one: PhasePlan) -> str:
         f" {plan.global_batch_size} requests",
         times_and_memory(plan),
         "Operators (dim/slices)",
-        operators_text(one.graph, plan.whole),
+        operators_text(sections(one.graph, plan.whole)),
     ]
     return write_plan(plan, one.graph, [one.program], "\n\n".join(lines), directory).digest
 

@@ -22,6 +22,7 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import coo_array
 
 from ms_symtensor.scheduling.problem import Action, Kind, Orders, Problem
+from ms_symtensor.streams import silenced
 
 NODES = 20000
 """Nodes of the search tree that are looked at, at most; fewer where there are more than `PARTS` parts, as nodes take longer."""
@@ -147,13 +148,14 @@ class _Program:
         of_row, of_column, of_value = zip(*entries, strict=True)
         matrix = coo_array((of_value, (of_row, of_column)), shape=(len(self.rows), columns)).tocsr()
         most = numpy.array([limit for _, limit in self.rows])
-        found = milp(
-            cost,
-            integrality=numpy.array(self.whole),
-            bounds=Bounds(lower, numpy.array(self.upper)),
-            constraints=LinearConstraint(matrix, -numpy.inf, most),
-            options={"node_limit": nodes, "mip_rel_gap": WITHIN},
-        )
+        with silenced():
+            found = milp(
+                cost,
+                integrality=numpy.array(self.whole),
+                bounds=Bounds(lower, numpy.array(self.upper)),
+                constraints=LinearConstraint(matrix, -numpy.inf, most),
+                options={"node_limit": nodes, "mip_rel_gap": WITHIN},
+            )
         if found.x is None:
             return None
         return found.x, -float(found.mip_dual_bound)

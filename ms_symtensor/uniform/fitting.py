@@ -17,7 +17,7 @@ from ms_symtensor.uniform.layout import ALL, Recomputation, UniformLayout, first
 from ms_symtensor.uniform.prices import Prices
 from ms_symtensor.uniform.request import recomputation
 from ms_symtensor.uniform.rules import Parts, Rules
-from ms_symtensor.uniform.space import levels
+from ms_symtensor.uniform.space import levels_of
 
 Found = tuple[UniformLayout, PlanPrice]
 
@@ -27,7 +27,7 @@ def fitted(prices: Prices, layout: UniformLayout, rules: Rules, best_s: float) -
     take `best_s` seconds or more. Errors: those of `Prices.of`.
     """
     limits, limit_B = prices.request.limits, prices.request.limit_B
-    every = _levels(prices, layout, rules)
+    every = levels_of(prices.config, prices.request.limits, rules, layout)
     if every and not _is_pinned(limits) and prices.recomputes(layout):
         least = _with_least(prices, layout, every)
         if least is not None and least[1].peak_memory_B > limit_B:
@@ -65,18 +65,8 @@ def could_fit(prices: Prices, layout: UniformLayout, rules: Rules) -> bool:
     """Whether `layout` fits with all of its blocks recomputed, or as pinned. Errors: those of `Prices.of`."""
     if _is_pinned(prices.request.limits) or not prices.recomputes(layout):
         return True
-    least = _with_least(prices, layout, _levels(prices, layout, rules))
+    least = _with_least(prices, layout, levels_of(prices.config, prices.request.limits, rules, layout))
     return least is None or least[1].peak_memory_B <= prices.request.limit_B
-
-
-def _levels(prices: Prices, layout: UniformLayout, rules: Rules) -> tuple[OptimizerLevel, ...]:
-    """Levels of the optimizer's sharding to try, the lowest first: that of `layout`, and others that the rules allow."""
-    every = map(OptimizerLevel, levels(prices.request.limits, rules, layout.degrees.data_parallel))
-    return tuple(
-        level
-        for level in every
-        if level is layout.optimizer_level or not rules.refusal(prices.config, replace(layout, optimizer_level=level))
-    )
 
 
 def _with_least(prices: Prices, layout: UniformLayout, every: tuple[OptimizerLevel, ...]) -> Found | None:

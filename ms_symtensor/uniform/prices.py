@@ -1,8 +1,9 @@
 """Prices of uniform layouts of one network for one request, and what no layout is better than."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 
 from model_zoo.config import TransformerConfig
 from ms_symtensor.cost.plan_price import PlanBill, PlanPrice, priced
@@ -61,10 +62,13 @@ class _Whole:
 
 @dataclass
 class Prices:
-    """Prices of layouts of the network `config`, whose batch is that of a step. `number`: how many were asked for."""
+    """Prices of layouts of the network `config`, whose batch is that of a step. `number`: how many were asked for. `highest`:
+    up to which level the optimizer of a layout may be sharded, for what its bytes are at least.
+    """
 
     config: TransformerConfig
     request: Request
+    highest: Callable[[UniformLayout], OptimizerLevel] = attrgetter("optimizer_level")
     number: int = 0
     _whole: dict[tuple[int, Degrees, bool], _Whole] = field(default_factory=dict)
     _recomputed: dict[tuple[int, Degrees], float] = field(default_factory=dict)
@@ -80,19 +84,20 @@ class Prices:
 
     def rough(self, layout: UniformLayout) -> tuple[float, float, float]:
         """`least`, if a larger micro-batch takes no longer for a sample: one program for all micro-batches of equal degrees."""
-        if (gradients_B := self._experts_B(layout)) > self.request.limit_B:
+        level = self.highest(layout)
+        if (gradients_B := self._experts_B(layout, level)) > self.request.limit_B:
             return math.inf, math.inf, gradients_B
         whole, samples = self._of_samples(layout, self.config.batch_size), self._samples(layout)
         least_s = self._least_s(layout, whole.seconds * samples / whole.samples)
         least_s *= 1 - ACCUMULATION if _is_plain(layout) else 1.0
         guess_s = least_s * (1 + FORWARD * whole.recomputed(layout, samples, self.request.limit_B))
-        at_rest_B = 0.0 if _is_plain(layout) else whole.kept_B(layout.optimizer_level) / layout.stages.number
+        at_rest_B = 0.0 if _is_plain(layout) else whole.kept_B(level) / layout.stages.number
         return least_s, guess_s, at_rest_B
 
-    def _experts_B(self, layout: UniformLayout) -> float:
+    def _experts_B(self, layout: UniformLayout, level: OptimizerLevel) -> float:
         """Bytes of the gradients of experts' weights that some device holds at least, where they are not scattered."""
         experts, degrees = self.config.experts, layout.degrees
-        is_whole = layout.optimizer_level <= OptimizerLevel.LEVEL1 and self.request.runtime.stores is None
+        is_whole = level <= OptimizerLevel.LEVEL1 and self.request.runtime.stores is None
         if experts is None or self.config.lora is not None or not is_whole:
             return 0.0
         weights = PRODUCTS * experts.number * self.config.hidden_size * experts.intermediate_size
@@ -113,7 +118,7 @@ class Prices:
         whole = self._of_samples(layout, samples)
         least_s = self._least_s(layout, whole.seconds)
         guess_s = least_s * (1 + FORWARD * whole.recomputed(layout, samples, self.request.limit_B))
-        return least_s, guess_s, whole.kept_B(layout.optimizer_level) / layout.stages.number
+        return least_s, guess_s, whole.kept_B(self.highest(layout)) / layout.stages.number
 
     def recomputes(self, layout: UniformLayout) -> bool:
         """Whether `layout` has to recompute blocks, as a guess."""

@@ -31,7 +31,7 @@ from ms_symtensor.uniform.layout import UniformLayout
 from ms_symtensor.uniform.moving import moved
 from ms_symtensor.uniform.prices import Prices
 from ms_symtensor.uniform.rules import ANY, Rules
-from ms_symtensor.uniform.space import Refused, layouts
+from ms_symtensor.uniform.space import Refused, layouts, levels_of
 
 METHOD = "uniform layouts within the pins, each bounded, the promising ones priced"
 
@@ -83,7 +83,7 @@ def best_layout(
         InputError: for pins that no layout meets.
         InfeasibleError: if no layout fits; it names the one that needs least.
     """
-    prices, started = Prices(config, request), time.perf_counter()
+    prices, started = _prices(config, request, rules), time.perf_counter()
     progress("uniform layouts")
     looked = _fitting(prices, rules)
     progress("blocks of stages")
@@ -98,7 +98,7 @@ def fast_layouts(
     """The layouts that `best_layout` prices on its way and that fit, and all others that fit and take less than what `cutoff_s`
     says of those, each with as little recomputed as fits. Errors: those of `best_layout`.
     """
-    prices = Prices(config, request)
+    prices = _prices(config, request, rules)
     found = _fitting(prices, rules).fits
     limit_s, too_large = cutoff_s(found), set[object]()
     every = list(layouts(config, request, rules, Refused()))
@@ -116,6 +116,10 @@ def fast_layouts(
             priced = fitted(prices, layout, rules, limit_s)
             found = [*found, *(one for one in priced if one[1].peak_memory_B <= request.limit_B)]
     return found
+
+
+def _prices(config: TransformerConfig, request: Request, rules: Rules) -> Prices:
+    return Prices(config, request, lambda layout: levels_of(config, request.limits, rules, layout)[-1])
 
 
 def _may_take(prices: Prices, layout: UniformLayout, limit_s: float) -> bool:

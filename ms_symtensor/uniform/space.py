@@ -1,7 +1,7 @@
 """The uniform layouts that pins, bounds and the rules of a software allow, nothing recomputed."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 from model_zoo.config import TransformerConfig
@@ -64,6 +64,18 @@ def levels(limits: Limits, rules: Rules, data_parallel: int) -> tuple[int, ...]:
         return (limits.least["optimizer_level"],)
     usual = rules.levels if data_parallel > 1 else (0,)
     return tuple(level for level in usual if limits.allows("optimizer_level", level))
+
+
+def levels_of(
+    config: TransformerConfig, limits: Limits, rules: Rules, layout: UniformLayout
+) -> tuple[OptimizerLevel, ...]:
+    """Levels of the optimizer's sharding to try, the lowest first: that of `layout`, and others that the rules allow."""
+    every = map(OptimizerLevel, levels(limits, rules, layout.degrees.data_parallel))
+    return tuple(
+        level
+        for level in every
+        if level is layout.optimizer_level or not rules.refusal(config, replace(layout, optimizer_level=level))
+    )
 
 
 def _stages(

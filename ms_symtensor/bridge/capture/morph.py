@@ -137,6 +137,7 @@ def _captured(primitive: Any, arguments: list[Any], device_num: int, where: str)
     cell = MorphCell(primitive)
     before, own = divmod(_own_rank(), device_num)  # pipeline stages have the same number of devices each
     with ascend_compiler(device_num, own) as cluster, stand_alone_context():
+        cluster.groups |= {name: tuple(_of_stage(ranks, before, device_num)) for name, ranks in cluster.groups.items()}
         inputs = [_shape_only(a) if isinstance(a, TensorType) else a for a in arguments]
         with _without(primitive, _LAYOUTS):
             try:
@@ -148,7 +149,7 @@ def _captured(primitive: Any, arguments: list[Any], device_num: int, where: str)
             raise InputError(
                 f"{where} reads the parameter {graph.parameters[0][0]}, which is no input of it: hand it in"
             )
-        return _body(graph, lambda group: _of_stage(cluster.ranks(group), before, device_num))
+        return _body(graph, cluster.ranks)
 
 
 def _body(graph: NodeGraph, ranks_of: Any) -> Graph:
@@ -180,7 +181,7 @@ def _attributes(node: Node, ranks_of: Any) -> tuple[tuple[str, Attribute], ...]:
 
 
 def _of_stage(ranks: Iterable[int], stage: int, device_num: int) -> Iterator[int]:
-    """Ranks of a group within pipeline stage `stage`, of `device_num` ranks; they may be so before."""
+    """Ranks of a group within pipeline stage `stage`, of `device_num` ranks; those of the compiler are so before."""
     return (rank - stage * device_num if rank // device_num == stage else rank for rank in ranks)
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache, partial
 
 from model_zoo.config import TransformerConfig
+from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.cost.move import SWAP, local_time_s
 from ms_symtensor.errors import InfeasibleError, InputError
 from ms_symtensor.program.partition import partition
@@ -43,11 +44,11 @@ SCORES = 2
 
 @dataclass(frozen=True)
 class Training:
-    """A layout of training, and its seconds for all samples; a device holds `states_B` of the optimizer."""
+    """A layout of training, and its seconds for all samples; `swap_s` of optimizer states to the host and back."""
 
     layout: UniformLayout
     update_s: float
-    states_B: int
+    swap_s: float
 
     @property
     def strategy(self) -> Strategy:
@@ -70,19 +71,18 @@ class Rollout:
 
 @dataclass(frozen=True)
 class Step:
-    """Seconds of a step: `reshard_s` to the rollout and back, `swap_s` of optimizer states out and in."""
+    """Seconds of a step: `reshard_s` to the rollout and back."""
 
     training: Training
     rollout: Rollout
     scores_s: float
     reshard_s: tuple[float, float]
-    swap_s: float
     received_B: int
 
     @property
     def time_s(self) -> float:
         return math.fsum(
-            (self.training.update_s, self.scores_s, self.rollout.generation_s, *self.reshard_s, self.swap_s)
+            (self.training.update_s, self.scores_s, self.rollout.generation_s, *self.reshard_s, self.training.swap_s)
         )
 
 
@@ -109,12 +109,12 @@ def joint(request: Request, samples: int, trained: TransformerConfig, asked: Pla
 
     def cutoff_s(fits: Sequence[Found]) -> float:
         try:
-            best = best_pair(trainings_of(fits), rollouts, priced).step
+            best = best_pair(trainings_of(fits, request.cluster), rollouts, priced).step
         except InfeasibleError:
             return math.inf
         return (best.time_s - rollouts[0].generation_s) / (1 + SCORES * FORWARD)
 
-    return best_pair(trainings_of(fast_layouts(trained, asked, cutoff_s)), rollouts, priced)
+    return best_pair(trainings_of(fast_layouts(trained, asked, cutoff_s), request.cluster), rollouts, priced)
 
 
 def best_pair(
@@ -122,7 +122,7 @@ def best_pair(
 ) -> Joint:
     """The fastest of all pairs, as `priced`. Errors: InfeasibleError where no pair has room for what moves between them."""
     pairs = sorted(
-        ((alone_s(one) + other.generation_s, one, other) for one in trainings for other in rollouts),
+        ((alone_s(one) + one.swap_s + other.generation_s, one, other) for one in trainings for other in rollouts),
         key=lambda pair: (pair[0], pair[1].strategy, pair[2].strategy),
     )
     steps: list[Step] = []
@@ -170,10 +170,8 @@ def rollouts_of(request: Request, samples: int) -> Iterator[Rollout]:
 def step_of(request: Request, side: Callable[[UniformLayout], Side], training: Training, rollout: Rollout) -> Step:
     """Both with the way between them; `side` tells how the weights of a layout lie. Errors: those of `moves`."""
     there, back = moves(request, side(training.layout), rollout)
-    cluster = request.cluster
-    swap_s = 2 * float(local_time_s(cluster, SWAP, float(training.states_B))) if cluster.host is not None else 0.0
     scores_s = training.update_s * SCORES * FORWARD
-    return Step(training, rollout, scores_s, (there.time_s, back.time_s), swap_s, int(there.received_B().max()))
+    return Step(training, rollout, scores_s, (there.time_s, back.time_s), int(there.received_B().max()))
 
 
 def moves(request: Request, training: Side, rollout: Rollout) -> tuple[Resharding, Resharding]:
@@ -197,10 +195,12 @@ def in_training(programs: Sequence[Program] | Sequence[StageProgram]) -> Side:
     return in_type(side_of(programs, has_states=False), TYPE)
 
 
-def trainings_of(fits: Sequence[Found]) -> tuple[Training, ...]:
-    """Of all layouts of the same degrees the fastest."""
+def trainings_of(fits: Sequence[Found], cluster: Cluster) -> tuple[Training, ...]:
+    """Of all layouts of the same degrees the fastest. Optimizer states stay where the cluster does not say what hosts have."""
     best: dict[Strategy, Training] = {}
     for layout, price in sorted(fits, key=lambda found: found[1].step_time_s):
-        one = Training(layout, price.step_time_s, price.fullest_B["optimizer_states"])
+        states_B = float(price.fullest_B["optimizer_states"])
+        swap_s = 2 * float(local_time_s(cluster, SWAP, states_B)) if cluster.host is not None else 0.0
+        one = Training(layout, price.step_time_s, swap_s)
         best.setdefault(one.strategy, one)
     return tuple(best.values())

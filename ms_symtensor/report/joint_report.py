@@ -54,7 +54,7 @@ def _parts(step: Step) -> dict[str, float]:
         "update": step.training.update_s,
         "reshard to the rollout": step.reshard_s[0],
         "reshard back": step.reshard_s[1],
-        "optimizer states out and in": step.swap_s,
+        "optimizer states out and in": step.training.swap_s,
     }
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from ms_symtensor.program.builder import Builder
 from ms_symtensor.program.forward import Forward
-from ms_symtensor.program.gradients import PASSED_ON, passes_on
+from ms_symtensor.program.gradients import ADDED, PASSED_ON, passes_on
 from ms_symtensor.program.program import Node, ParameterPlacement, Phase, Role
 from ms_symtensor.program.reading import Weight
 from ms_symtensor.program.scratch import scratch_elements
@@ -102,8 +102,9 @@ class _Differentiator:
         if node.op not in self.half.custom:
             self._combine_inside(node)
         if sig.bilinear:
+            added = node.inputs[ADDED[node.kind]] if len(node.inputs) > ADDED.get(node.kind, len(node.inputs)) else -1
             for tensor in wanted:
-                others = [t for t in kept_in if t != tensor] or kept_in[:1]
+                others = [] if tensor == added else [t for t in kept_in if t != tensor] or kept_in[:1]
                 self._gradient_of(node, (tensor,), gradients, others)
         elif wanted:
             self._gradient_of(node, tuple(wanted), gradients, kept_in + kept_out)

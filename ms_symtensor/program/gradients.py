@@ -25,6 +25,11 @@ PASSED_ON = {
 }
 """Operators whose gradient is the incoming one, unchanged, for these inputs (None: all) where they have the output's shape."""
 
+ADDED = {"Dense": 2}
+"""Operators with an input that is added to their product, by its position: its gradient is a sum, and reads no factor. Kernels of
+convolutions compute it with the other gradients.
+"""
+
 
 def passes_on(kind: str, position: int, shape: tuple[int, ...], result: tuple[int, ...]) -> bool:
     """Whether the gradient of an operator's input of that `shape` is that of its `result`, so that nothing computes it."""

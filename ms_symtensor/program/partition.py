@@ -1,6 +1,7 @@
 """`partition(graph, plan)`: the program that MindSpore's compiler will write for every rank."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from ms_symtensor.ops.registry import Rule
 from ms_symtensor.program.backward import backward
@@ -14,6 +15,7 @@ from ms_symtensor.program.meanings import Meanings, meanings
 from ms_symtensor.program.program import COLLECTIVES, Program
 from ms_symtensor.program.settings import OptimizerLevel, StagePlan
 from ms_symtensor.program.sharing import merge_gathers, share_equal
+from ms_symtensor.tensor.copies import with_copies
 from ms_symtensor.tensor.graph import Graph
 
 
@@ -31,7 +33,9 @@ def partition(
 
     Errors: UnknownOperatorError, InvalidStrategyError (naming the operator).
     """
-    half = forward(graph, plan, meanings(graph, rules) if known is None else known, borders)
+    known = meanings(graph, rules) if known is None else known
+    graph, plan, known, copies = _with_copies(graph, plan, known)
+    half = forward(graph, plan, known, borders)
     built = half.builder
     outside = read_from_outside(graph)
     built.nodes = merge_gathers(built.nodes, built.tensors, half.loss, outside)
@@ -44,9 +48,23 @@ def partition(
     scattered = {"ReduceScatter"} if plan.settings.optimizer_level is OptimizerLevel.LEVEL2 else set()
     apart = COLLECTIVES - scattered if in_pipeline else frozenset()
     reshapes = {op.name for op in graph.ops if op.type == "Reshape"}
-    shared = share_equal(built.nodes, built.tensors, built.recomputed, half.signatures, reshapes, apart, outside)
+    shared = share_equal(
+        built.nodes, built.tensors, built.recomputed, half.signatures, reshapes, apart, outside, copies
+    )
     nodes = depth_first(shared)
     ordered = tuple(nodes[i] for i in schedule(node_steps(nodes), built.kept))
     kept, given, held = (frozenset(tensors) for tensors in (built.kept, built.given, built.held))
     tensors = tuple(built.tensors)
     return Program(plan.settings.device_num, tensors, ordered, half.parameters, kept, given, held, built.seed)
+
+
+def _with_copies(
+    graph: Graph, plan: StagePlan, known: Meanings
+) -> tuple[Graph, StagePlan, Meanings, Mapping[str, str]]:
+    """All of it with what MindSpore differentiates several times as several operators, and these by the names of their copies."""
+    written, origins = with_copies(graph)
+    if not origins:
+        return graph, plan, known, origins
+    strategies = {copy: plan.strategies[name] for copy, name in origins.items() if name in plan.strategies}
+    meant = {copy: known[name] for copy, name in origins.items()}
+    return written, replace(plan, strategies={**plan.strategies, **strategies}), {**known, **meant}, origins

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from ms_symtensor.ops.signature import Signature
+from ms_symtensor.ops.signature import Combine, Signature
 from ms_symtensor.program.program import Node, Phase, Role
 from ms_symtensor.tensor.graph import TensorType
 
@@ -63,6 +63,7 @@ def share_equal(
     reshapes: Collection[str] = (),
     apart: Collection[str] = (),
     outside: Outside = None,
+    copies: Mapping[str, str] | None = None,
 ) -> tuple[Node, ...]:
     """`nodes` without those that do again what an earlier one has done on the same tensors: moves and sums, and all of the
     backward pass.
@@ -70,18 +71,21 @@ def share_equal(
     Of those whose outputs are in `recomputation`, because they are recomputed, and of the others each for itself.
     `signatures`: of all operators, one for those that do the same to what they read. `reshapes`: the Reshapes among them,
     before which MindSpore moves tensors by primitives of other attributes (without keep_value_node_input) than before others.
-    `apart`: kinds of collectives that every parameter has for itself. `outside`: as for `merge_gathers`.
+    `apart`: kinds of collectives that every parameter has for itself. `outside`: as for `merge_gathers`. `copies`: operators that
+    do the same as others, and were differentiated for themselves, with those; their forward nodes are shared too.
 
     MindSpore eliminates common sub-expressions after differentiation: what is equal before that is one operator already, and
     so are equal gradients, such as those of the terms of a sum.
     """
+    copies = copies or {}
+    copied = {*copies, *copies.values()}
     makers = {t: n.op for n in nodes for t in n.outputs} if outside is not None else {}
     same: dict[int, int] = {}
     known: dict[tuple, tuple[int, ...]] = {}
     kept = []
     for node in nodes:
         node = _renamed(node, same) if same else node
-        form = None if node.role is Role.SYNC and node.kind in apart else _form(node, signatures, reshapes)
+        form = None if node.role is Role.SYNC and node.kind in apart else _form(node, signatures, reshapes, copied)
         if form is not None:
             kinds = tuple(tensors[t] for t in node.outputs)
             ranks = node.group and node.group.ranks()
@@ -92,7 +96,7 @@ def share_equal(
             if earlier is not node.outputs:
                 same.update(zip(node.outputs, earlier, strict=True))
                 continue
-        kept.append(node)
+        kept.append(node._replace(op=copies[node.op]) if node.op in copies else node)
     return tuple(kept)
 
 
@@ -103,11 +107,14 @@ def _is_outside(node: Node, makers: Mapping[int, str], outside: Outside) -> bool
     return any(outside(makers[t], node.op) for t in node.inputs if t in makers)
 
 
-def _form(node: Node, signatures: Mapping[str, Signature], reshapes: Collection[str]) -> int | None:
+def _form(
+    node: Node, signatures: Mapping[str, Signature], reshapes: Collection[str], copied: Collection[str]
+) -> int | None:
     """What `node` does beside what its kind and attribute say; None where it is never one with another."""
     if node.role in (Role.MOVE, Role.COMBINE):
-        return int(node.phase is not Phase.BACKWARD and node.op in reshapes)
-    if node.phase is not Phase.BACKWARD:
+        is_mean = node.role is Role.COMBINE and node.op in signatures and signatures[node.op].combine is Combine.MEAN
+        return int(node.phase is not Phase.BACKWARD and node.op in reshapes) + 2 * is_mean  # which also divides
+    if node.phase is not Phase.BACKWARD and node.op not in copied:
         return None
     if node.role is Role.WORK:
         return id(signatures[node.op])

@@ -8,6 +8,7 @@ from typing import Any
 from ms_symtensor.errors import InputError
 from ms_symtensor.files.reading import parsed_json
 from ms_symtensor.files.writing import write_file
+from ms_symtensor.tensor.copies import with_copies
 from ms_symtensor.tensor.graph import (
     Attribute,
     Constant,
@@ -276,3 +277,4 @@ def _check(graph: Graph) -> None:
             raise ValueError(f"two operators are named {op.name!r}")
         outputs[op.name] = len(op.outputs)
     check(graph.output)
+    with_copies(graph)

@@ -11,6 +11,7 @@ from ms_symtensor.program.pipeline import Pipeline, runs_of
 from ms_symtensor.program.program import Phase, Role
 from ms_symtensor.program.settings import Settings, StagePlan
 from ms_symtensor.program.stage_program import partition_stages
+from ms_symtensor.tensor.copies import COPIES
 from ms_symtensor.tensor.graph import Constant, Graph, InputRef, Op, OpOutput, Parameter, ParameterRef, TensorType
 
 ROWS, SQUARE, SCALAR = (TensorType(shape, "float32") for shape in ((16, 8), (8, 8), ()))
@@ -152,3 +153,62 @@ def test_what_a_reshape_moves_is_not_one_with_what_another_reader_moves(reshapes
     found = partition(network(*ops, weights=""), StagePlan(strategies, Settings(4, enable_alltoall=True)))
     forward = [n.kind for n in found.nodes if n.phase is Phase.FORWARD and n.role is Role.MOVE]
     assert forward.count("AlltoAll") == moves
+
+
+def test_equal_operators_have_a_gradient_each_and_are_merged_afterwards():
+    """Two equal transposes: MindSpore transposes and gathers once, and scatters and transposes two gradients."""
+    turned = TensorType((8, 16), "float32")
+    ops = [
+        product("a", InputRef("x")),
+        op("turned", "Transpose", OpOutput("a"), Constant((1, 0)), to=turned),
+        op("one", "ReLU", OpOutput("turned"), to=turned),
+        op("two", "Sigmoid", OpOutput("turned"), to=turned),
+        op("sum", "Add", OpOutput("one"), OpOutput("two"), to=turned),
+        op("loss", "ReduceSum", OpOutput("sum"), ALL, Constant(False), to=SCALAR),
+    ]
+    once = network(*ops, weights="a")
+    twice = replace(once, attributes=((COPIES, (("turned", ("two",)),)),))
+    whole = ((1, 1),)
+    kinds = {"ReLU": whole, "Sigmoid": whole, "Add": whole * 2, "ReduceSum": whole, "Transpose": ((4, 1),)}
+    of = StagePlan({o.name: OpStrategy(kinds.get(o.type, ((4, 1), (1, 1)))) for o in ops}, Settings(4))
+
+    def count(graph, kind):
+        return [n.kind for n in partition(graph, of).nodes].count(kind)
+
+    assert [count(once, kind) for kind in ("AllGather", "Transpose", "TransposeGrad", "ReduceScatter")] == [1, 1, 1, 1]
+    assert [count(twice, kind) for kind in ("AllGather", "Transpose", "TransposeGrad", "ReduceScatter")] == [1, 1, 2, 2]
+    assert {n.op for n in partition(twice, of).nodes} <= {*once.op_by_name, "a"}
+
+
+def test_the_bias_of_a_product_reads_no_factor():
+    """`dense(x) + dense(relu(x))`: both biases have one gradient, and one sum."""
+    bias = TensorType((8,), "float32")
+    ops = [
+        op("relu", "ReLU", InputRef("x")),
+        op("one", "Dense", InputRef("x"), ParameterRef("a"), ParameterRef("s")),
+        op("two", "Dense", OpOutput("relu"), ParameterRef("b"), ParameterRef("t")),
+        op("sum", "Add", OpOutput("one"), OpOutput("two")),
+        op("loss", "ReduceSum", OpOutput("sum"), ALL, Constant(False), to=SCALAR),
+    ]
+    graph = network(*ops, weights="ab")
+    graph = replace(graph, parameters=(*graph.parameters, Parameter("s", bias), Parameter("t", bias)))
+    kinds = {"Dense": ((4, 1), (1, 1), (1,)), "Add": ((4, 1), (4, 1))}
+    of = StagePlan({o.name: OpStrategy(kinds.get(o.type, ((4, 1),))) for o in ops}, Settings(4))
+    assert sorted(n.parameter for n in partition(graph, of).nodes if n.kind == "AllReduce" and n.role is Role.SYNC) in (
+        ["a", "b", "s"],
+        ["a", "b", "t"],
+    )
+
+
+def test_a_mean_and_a_sum_are_not_one():
+    """The gradient of a mean over a cut dim is divided before it is summed."""
+    ops = [
+        product("a", InputRef("x")),
+        op("mean", "ReduceMean", OpOutput("a"), ALL, Constant(False), to=SCALAR),
+        op("total", "ReduceSum", OpOutput("a"), ALL, Constant(False), to=SCALAR),
+        op("loss", "Add", OpOutput("mean"), OpOutput("total"), to=SCALAR),
+    ]
+    graph = network(*ops, weights="a")
+    kinds = {"MatMul": ((4, 1), (1, 1)), "Add": ((), ())}
+    of = StagePlan({o.name: OpStrategy(kinds.get(o.type, ((4, 1),))) for o in ops}, Settings(4))
+    assert [n.kind for n in partition(graph, of).nodes if n.role is Role.COMBINE] == ["AllReduce"] * 4

@@ -11,6 +11,7 @@ from ms_symtensor.bridge.capture.given import require_forward, require_network
 from ms_symtensor.bridge.capture.idle_reshapes import with_idle_reshapes
 from ms_symtensor.bridge.capture.in_place import require_one_name
 from ms_symtensor.bridge.capture.lone_blocks import without_lone_blocks
+from ms_symtensor.bridge.capture.merging import merged, unmerged
 from ms_symtensor.bridge.capture.morph import Body, body_of, is_morph, opaque
 from ms_symtensor.bridge.capture.own_backward import read_by
 from ms_symtensor.bridge.capture.random_state import without_generators
@@ -28,6 +29,7 @@ from ms_symtensor.bridge.compiler.parallel_context import stand_alone_context
 from ms_symtensor.bridge.compiler.search_mode import capturing
 from ms_symtensor.bridge.compiler.stop_gradient import STAND_IN, visible
 from ms_symtensor.errors import CompilerError, InputError
+from ms_symtensor.tensor.copies import COPIES
 from ms_symtensor.tensor.graph import BPROP, LAZY_INLINE, Attribute, Graph, Op, Parameter, ParameterRef, flat
 
 _TAG = "symtensor_id"  # a primitive attribute, present during a capture only
@@ -73,10 +75,12 @@ def capture(cell: Any, *inputs: Any, name: str | None = None, lone_blocks: bool 
         stack.enter_context(opaque([p for _, _, p in _primitives(cell)]))
         stack.enter_context(visible([c for _, c in _cells(cell)]))
         owners = stack.enter_context(_tagged_primitives(cell))
+        stack.enter_context(unmerged([p for _, _, p in _primitives(cell)]))
         model, _ = front_end(cell, inputs, "capture")
     written = without_generators(read_graph(model))
     require_one_name(written)
-    graph = without_copies(written)
+    trained = {p.name for p in cell.get_parameters() if p.requires_grad}
+    graph, copies = merged(without_copies(written), trained)
     types = dict(graph.parameters)
     require_forward(cell, graph)
     _require_own(cell, graph)
@@ -110,7 +114,10 @@ def capture(cell: Any, *inputs: Any, name: str | None = None, lone_blocks: bool 
             for node in in_block_order(graph.nodes, blocks)
         ),
         output=graph.output,
-        attributes=((LAZY_INLINE, " ".join(inlined)),) if inlined and bodies else (),
+        attributes=(
+            *(((LAZY_INLINE, " ".join(inlined)),) if inlined and bodies else ()),
+            *(((COPIES, copies),) if copies else ()),
+        ),
     )
     captured = with_idle_reshapes(with_types_of_bodies(captured) if bodies else captured)
     return captured if lone_blocks else without_lone_blocks(captured)

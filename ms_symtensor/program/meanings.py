@@ -25,6 +25,10 @@ _CLASSES = {
 """The class to use for operators that MindSpore rejects without a strategy and that mindspore.ops (2.10.0) has no class of."""
 
 
+_LOOKED_UP = frozenset({"GatherD"})
+"""Operators that MindSpore leaves whole where it would cut the dim that they look up."""
+
+
 def meanings(graph: Graph, rules: Mapping[str, Rule] | None = None) -> Meanings:
     """What the operators of `graph` mean.
 
@@ -73,6 +77,8 @@ def default_strategy(seen: OpView, sig: Signature, device_num: int) -> OpStrateg
         {} if dim is None or dim not in sig.sizes or dim in sig.fixed else {dim: math.gcd(device_num, sig.sizes[dim])}
     )
     if sig.forbids is not None and sig.forbids(cuts, device_num) is not None:
+        cuts = {}
+    if seen.type in _LOOKED_UP and dim not in sig.outputs[0]:
         cuts = {}
     return OpStrategy(strategy_of(sig, cuts).inputs)
 

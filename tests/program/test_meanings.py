@@ -24,6 +24,8 @@ from tests.ops.views import make
         (make("OneHot", "int32[16], float32[], float32[] -> float32[16, 32]", 32, -1), ((8, 1), (), ())),
         (make("Concat", "float32[8, 4], float32[8, 4] -> float32[16, 4]", 0), ((1, 1), (1, 1))),
         (make("Tile", "float32[1, 4] -> float32[16, 4]", (16, 1)), ((8, 1),)),
+        (make("GatherD", "float32[8, 64], int32[8, 8] -> float32[8, 8]", 1), ((8, 1), (8, 1))),
+        (make("GatherD", "float32[8, 64], int32[8, 64] -> float32[8, 64]", 0), ((1, 1), (1, 1))),
     ],
     ids=lambda value: value.type if hasattr(value, "type") else "",
 )  # fmt: skip

@@ -99,7 +99,7 @@ def plan_texts(
     remarks = [bound_operators_text(graph), repeated_work_text(graph, plan), by_hand]
     cut = sections(graph, plan.whole)
     longest = title + _collectives(costs, LONGEST)
-    glance = [*first, held, products_text(cut), longest, *remarks, gap_text(plan.search), *more]
+    glance = [*first, held, products_text(cut), longest, *remarks, search_text(plan.search), *more]
     recomputation = plan.settings.recompute
     nodes = (n for one in programs for n in (one.micro if isinstance(one, StageProgram) else one).nodes)
     selected = any(chosen.in_part for chosen in recomputation.values())
@@ -206,17 +206,12 @@ def _collectives(costs: tuple[CollectiveCost, ...], most: int | None = None) -> 
     return table(rows, ("phase", "collective", "ranks", "count", "bytes each", "time of all"), right=(2, 3, 4, 5))
 
 
-def gap_text(search: SearchReport) -> str:
-    """How much was searched, and how far from the optimum the plan can be."""
+def search_text(search: SearchReport) -> str:
+    """How much was searched, how, and how far from the optimum the plan can be."""
     above = (
         f"at most {100 * search.optimality_gap:.2g} % above the optimum of" if search.optimality_gap > ROUNDING else ""
     )
-    return f"Search: {search.candidates} candidates; {above or 'optimal in'} this model"
-
-
-def search_text(search: SearchReport) -> str:
-    """The same, and how it was searched."""
-    return f"{gap_text(search)} ({search.method})"
+    return f"Search: {search.candidates} candidates; {above or 'optimal in'} this model ({search.method})"
 
 
 def _named(settings: Settings, key: str) -> dict[str, list[str]]:

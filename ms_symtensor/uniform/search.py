@@ -100,13 +100,10 @@ def fast_layouts(
     """
     prices = _prices(config, request, rules)
     found = _fitting(prices, rules).fits
-    limit_s, too_large = cutoff_s(found), set[object]()
-    every = list(layouts(config, request, rules, Refused()))
-    every.sort(
-        key=lambda one: -one.stages.micro_batch_num
-    )  # those of fewer micro-batches, which are larger, need no less
-    for layout in every:
-        alike = layout.degrees, layout.stages.number, layout.stages.interleave
+    limit_s, too_large = cutoff_s(found), set[UniformLayout]()
+    every = sorted(layouts(config, request, rules, Refused()), key=lambda one: -one.stages.micro_batch_num)
+    for layout in every:  # those of fewer micro-batches, which are larger, need no less
+        alike = _with_one_micro_batch(layout)
         with suppress(SymTensorError):
             if alike in too_large or not _may_take(prices, layout, limit_s):
                 continue
@@ -156,6 +153,11 @@ def _best(prices: Prices, fits: list[Found], rules: Rules) -> Found:
     return min(tried, key=lambda one: one[1].step_time_s)
 
 
+def _with_one_micro_batch(layout: UniformLayout) -> UniformLayout:
+    """What layouts have in common that differ in their micro-batches alone."""
+    return replace(layout, stages=replace(layout.stages, micro_batch_num=1))
+
+
 def _look(prices: Prices, rules: Rules, refused: Refused) -> _Looked:
     found, order, limit_B = _Looked(), count(), prices.request.limit_B
     waiting: list[tuple[float, int, float, bool, UniformLayout]] = []  # guess, order, bound, is the bound rough, layout
@@ -170,9 +172,13 @@ def _look(prices: Prices, rules: Rules, refused: Refused) -> _Looked:
         else:
             found.least_B = min(found.least_B, least_B)
     heapq.heapify(waiting)
-    idle = 0
+    idle, too_large = 0, dict[UniformLayout, int]()
     while waiting and waiting[0][0] < found.best_s and idle < PATIENCE:
         _, _, least_s, is_rough, layout = heapq.heappop(waiting)
+        micro_batch_num, alike = layout.stages.micro_batch_num, _with_one_micro_batch(layout)
+        if micro_batch_num <= too_large.get(alike, 0):  # fewer micro-batches, which are larger, need no less
+            found.least_s = min(found.least_s, least_s)
+            continue
         try:
             if is_rough:
                 exact_s, guess_s, least_B = prices.least(layout)
@@ -183,7 +189,7 @@ def _look(prices: Prices, rules: Rules, refused: Refused) -> _Looked:
                 continue
             found.least_s = min(found.least_s, least_s)
             if (needed_B := prices.needed_B(layout)) > limit_B:
-                found.least_B = min(found.least_B, needed_B)
+                found.least_B, too_large[alike] = min(found.least_B, needed_B), micro_batch_num
                 continue
             best_s, idle = found.best_s, idle + bool(found.fits)
             for recomputation, price in fitted(prices, layout, rules, best_s):

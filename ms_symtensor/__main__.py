@@ -6,7 +6,7 @@ import sys
 from ms_symtensor.allocator import restart_tuned
 from ms_symtensor.command_line import parse
 from ms_symtensor.errors import InputError
-from ms_symtensor.streams import close_streams, notice, one_line, open_streams
+from ms_symtensor.streams import close_streams, notice_error, open_streams
 
 COMPILING = ("audit", "verify")  # most of their time is MindSpore's compiler
 
@@ -18,7 +18,7 @@ def command() -> int:
         try:
             chosen = parse()
         except InputError as error:
-            notice(f"error: {one_line(str(error))}")
+            notice_error(error)
             return 2
         if chosen.command in COMPILING:
             restart_tuned()

@@ -10,7 +10,7 @@ from contextlib import nullcontext
 
 from ms_symtensor.command_line import MODULES, parse
 from ms_symtensor.errors import InputError, SymTensorError
-from ms_symtensor.streams import logged, notice, one_line, shown_alone
+from ms_symtensor.streams import logged, notice_error, shown_alone
 from ms_symtensor.version import VERSION
 
 _log = logging.getLogger(__name__)
@@ -21,7 +21,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         chosen = parse(arguments)
     except InputError as error:
-        notice(f"error: {one_line(str(error))}")
+        notice_error(error)
         return 2
     return run(chosen)
 
@@ -35,7 +35,7 @@ def run(chosen: argparse.Namespace) -> int:
             return int(MODULES[chosen.command].run(chosen))
     except SymTensorError as error:
         _log.debug("where it happened", exc_info=True)
-        notice(f"error: {one_line(str(error))}")
+        notice_error(error)
         return 2
     except BrokenPipeError:  # who read the output (head, less) has seen enough
         return 141

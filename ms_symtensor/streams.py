@@ -103,6 +103,11 @@ def notice(text: str) -> None:
             print(f"symtensor: {text}", file=sys.stderr, flush=True)
 
 
+def notice_error(error: Exception) -> None:
+    """What was wrong, as a line for the user that is no longer than `LINE_CHARACTERS` with all that stands before it."""
+    notice(one_line(f"symtensor: error: {error}").removeprefix("symtensor: "))
+
+
 def one_line(text: str) -> str:
     """`text` on one line of characters that can be printed, at most `LINE_CHARACTERS`: what was wrong and what to do remain."""
     line = " ".join(text.split())

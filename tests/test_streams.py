@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ms_symtensor.streams import one_line
+from ms_symtensor.streams import notice_error, one_line
 
 ROOT = Path(__file__).parents[1]
 SMALL = "--num-layers 2 --global-batch-size 8 --seq-length 512 --device-num 2"
@@ -57,3 +57,9 @@ def test_a_refusal_is_one_line_of_printable_characters_with_its_beginning_and_en
     line = one_line("what was wrong\n \x1b[31m" + "x" * 600 + ": what to do")
     assert line.startswith("what was wrong ?[31mx") and line.endswith("x: what to do") and len(line) == 450
     assert one_line("as\nit is…") == "as it is…"
+
+
+def test_a_refusal_is_no_longer_than_a_line_may_be_with_what_stands_before_it(capsys):
+    notice_error(ValueError("x" * 600 + ": what to do"))
+    line = capsys.readouterr().err.rstrip("\n")
+    assert line.startswith("symtensor: error: xxx") and line.endswith("x: what to do") and len(line) == 450

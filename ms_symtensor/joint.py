@@ -4,7 +4,8 @@ A step generates an answer to every prompt, scores all samples without gradients
 weights are resharded before and after. Optimizer states wait on the host, where the cluster says what it has. Uniform layouts of
 training and every strategy of rollout are paired in the order of their times without the way between, until no pair can be faster
 than the best. A pair of what the uniform search priced on its way bounds the training of a better one: every layout below that
-is priced too, so that the best pair is the best of all.
+is priced too, so that the best pair is the best of all, as far as two estimates hold: `Prices.rough`, and `uniform.fitting` where
+kinds of blocks differ.
 """
 
 import math

@@ -16,7 +16,7 @@ def joint_json(request: Request, samples: int, found: Joint) -> dict[str, Any]:
         "device_num": request.device_num,
         "global_batch_size": samples,
         **_step_json(request, samples, found.step),
-        "optimality_gap": 0.0,  # every layout and strategy of a faster pair was priced
+        "optimality_gap": 0.0,  # every layout of a faster pair was priced: see `joint`
         "pairs_priced": found.pairs,
         "each_alone": _step_json(request, samples, found.first),
     }

@@ -63,10 +63,17 @@ def fitted(prices: Prices, layout: UniformLayout, rules: Rules, best_s: float) -
 
 def could_fit(prices: Prices, layout: UniformLayout, rules: Rules) -> bool:
     """Whether `layout` fits with all of its blocks recomputed, or as pinned. Errors: those of `Prices.of`."""
+    return max(least_peaks_B(prices, layout, rules), default=0) <= prices.request.limit_B
+
+
+def least_peaks_B(prices: Prices, layout: UniformLayout, rules: Rules) -> tuple[int, ...]:
+    """Bytes of every stage of `layout` with all blocks recomputed; none where that is pinned or nothing has to be. Errors: those
+    of `Prices.of`.
+    """
     if _is_pinned(prices.request.limits) or not prices.recomputes(layout):
-        return True
+        return ()
     least = _with_least(prices, layout, levels_of(prices.config, prices.request.limits, rules, layout))
-    return least is None or least[1].peak_memory_B <= prices.request.limit_B
+    return () if least is None else least[1].stage_peaks_B
 
 
 def _with_least(prices: Prices, layout: UniformLayout, every: tuple[OptimizerLevel, ...]) -> Found | None:

@@ -7,6 +7,7 @@ from operator import attrgetter
 
 from model_zoo.config import TransformerConfig
 from ms_symtensor.cost.plan_price import PlanBill, PlanPrice, priced
+from ms_symtensor.errors import SymTensorError
 from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.search.constraints.request import Request
 from ms_symtensor.tensor.dtype import size_B
@@ -26,8 +27,10 @@ ACCUMULATION = 0.05
 """empirical: no step of several micro-batches spends more than this share of its time on adding up gradients."""
 
 
-KEPT_INPUTS = 0.8
-"""empirical: with all blocks recomputed, stages keep at least this share of what the whole network on one stage keeps."""
+KEPT_INPUTS = 0.7
+"""empirical: with all blocks recomputed, the fullest stage has at least this share of the activations of the whole network on one
+stage, weights in use aside.
+"""
 
 PRODUCTS = 3
 """Weights of an expert: gate, up and down."""
@@ -38,11 +41,14 @@ FORWARD = 1 / 3
 
 @dataclass(frozen=True)
 class _Whole:
-    """A micro-batch of so many samples in the whole network on one stage: seconds, and bytes at rest by what for."""
+    """A micro-batch of so many samples in the whole network on one stage: seconds, bytes at rest by what for, and bytes of the
+    weights in use, gathered or cast.
+    """
 
     samples: int
     seconds: float
     at_rest_B: Mapping[str, int]
+    in_use_B: int
 
     def recomputed(self, layout: UniformLayout, samples: int, limit_B: int) -> float:
         """The share of the blocks that the first stage of `layout` has to recompute, as a guess: it keeps what a micro-batch
@@ -50,9 +56,14 @@ class _Whole:
         """
         stages = layout.stages
         in_flight = 1 + (stages.number - 1) / (stages.number * stages.interleave) if stages.interleave > 1 else 1.0
-        needed_B = in_flight * self.at_rest_B["activations"] * samples / self.samples
-        over_B = self.kept_B(layout.optimizer_level) / stages.number + needed_B - limit_B
+        needed_B = in_flight * self.activations_B * samples / self.samples
+        over_B = (self.kept_B(layout.optimizer_level) + self.in_use_B) / stages.number + needed_B - limit_B
         return max(0.0, over_B / max(1.0, needed_B))
+
+    @property
+    def activations_B(self) -> int:
+        """All but the weights in use."""
+        return max(0, self.at_rest_B["activations"] - self.in_use_B)
 
     def kept_B(self, level: OptimizerLevel) -> int:
         """Weights, states and, unless they are scattered, gradients."""
@@ -71,6 +82,7 @@ class Prices:
     highest: Callable[[UniformLayout], OptimizerLevel] = attrgetter("optimizer_level")
     number: int = 0
     _whole: dict[tuple[int, Degrees, bool], _Whole] = field(default_factory=dict)
+    _refused: dict[tuple[int, Degrees, bool], SymTensorError] = field(default_factory=dict)
     _recomputed: dict[tuple[int, Degrees], float] = field(default_factory=dict)
     _known: dict[UniformLayout, PlanPrice] = field(default_factory=dict)
 
@@ -83,7 +95,9 @@ class Prices:
         return self._known[layout]
 
     def rough(self, layout: UniformLayout) -> tuple[float, float, float]:
-        """`least`, if a larger micro-batch takes no longer for a sample: one program for all micro-batches of equal degrees."""
+        """`least`, if a larger micro-batch takes no longer for a sample: one program for all micro-batches of equal degrees. The
+        third are bytes that some device needs at least, whatever is recomputed and whichever blocks its stages hold.
+        """
         level = self.highest(layout)
         if (gradients_B := self._experts_B(layout, level)) > self.request.limit_B:
             return math.inf, math.inf, gradients_B
@@ -106,19 +120,17 @@ class Prices:
         slices *= degrees.expert_model_parallel or degrees.model_parallel
         return weights * size_B(self.config.param_dtype) / slices
 
-    def least(self, layout: UniformLayout) -> tuple[float, float, float]:
-        """Seconds that no step of `layout` is faster than, a guess of what it takes with what has to be recomputed, and bytes
-        that some device needs at least, whatever is recomputed and whichever blocks its stages hold. Errors: those of
-        `folded_bill`.
+    def least(self, layout: UniformLayout) -> tuple[float, float]:
+        """Seconds that no step of `layout` is faster than, and a guess of what it takes with what has to be recomputed. Errors:
+        those of `folded_bill`.
         """
         if _is_plain(layout):
             price = self.of(layout)
-            return price.step_time_s, price.step_time_s, 0.0
+            return price.step_time_s, price.step_time_s
         samples = self._samples(layout)
         whole = self._of_samples(layout, samples)
         least_s = self._least_s(layout, whole.seconds)
-        guess_s = least_s * (1 + FORWARD * whole.recomputed(layout, samples, self.request.limit_B))
-        return least_s, guess_s, whole.kept_B(self.highest(layout)) / layout.stages.number
+        return least_s, least_s * (1 + FORWARD * whole.recomputed(layout, samples, self.request.limit_B))
 
     def recomputes(self, layout: UniformLayout) -> bool:
         """Whether `layout` has to recompute blocks, as a guess."""
@@ -131,19 +143,21 @@ class Prices:
         """Bytes of a device, as a guess, with all blocks recomputed and the gradients scattered where stages are: a stage of
         P keeps the inputs of P micro-batches of a P-th of the blocks.
         """
-        if _is_plain(layout):
-            return 0.0
-        samples = self._samples(layout)
+        return 0.0 if _is_plain(layout) else self._needed_B(layout, self._samples(layout))
+
+    def needed_by_few_B(self, layout: UniformLayout) -> float:
+        """`needed_B` of `layout` with micro-batches of one sample a replica: with larger ones it needs no less."""
+        return 0.0 if _is_plain(layout) else self._needed_B(layout, layout.degrees.data_parallel)
+
+    def _needed_B(self, layout: UniformLayout, samples: int) -> float:
         key = samples, layout.degrees
         if key not in self._recomputed:
-            bill = self._bill(layout, samples, FULL_RECOMPUTATION)
-            memory = priced(bill, self.request.cluster, self.request.runtime).fullest_B
-            self._recomputed[key] = memory["activations"]
+            self._recomputed[key] = self._whole_of(layout, samples, FULL_RECOMPUTATION).activations_B
         level = (
             max(layout.optimizer_level, OptimizerLevel.LEVEL2) if layout.stages.number > 1 else layout.optimizer_level
         )
-        at_rest_B = self._of_samples(layout, samples).kept_B(level) / layout.stages.number
-        return at_rest_B + KEPT_INPUTS * self._recomputed[key]
+        whole = self._of_samples(layout, self.config.batch_size)
+        return (whole.kept_B(level) + whole.in_use_B) / layout.stages.number + KEPT_INPUTS * self._recomputed[key]
 
     def _bill(self, layout: UniformLayout, samples: int, recomputation: Recomputation) -> PlanBill:
         """Of two micro-batches of so many samples in the whole network on one stage, so that what is done once stands apart."""
@@ -161,11 +175,21 @@ class Prices:
     def _of_samples(self, layout: UniformLayout, samples: int) -> _Whole:
         sharded = layout.optimizer_level != OptimizerLevel.NONE
         key = samples, layout.degrees, sharded
+        if key in self._refused:
+            raise self._refused[key]
         if key not in self._whole:
-            bill = self._bill(layout, samples, NO_RECOMPUTATION)
-            price = priced(bill, self.request.cluster, self.request.runtime)
-            self._whole[key] = _Whole(samples, math.fsum(price.stage_each_s), price.fullest_B)
+            try:
+                self._whole[key] = self._whole_of(layout, samples, NO_RECOMPUTATION)
+            except SymTensorError as error:
+                self._refused[key] = error
+                raise
         return self._whole[key]
+
+    def _whole_of(self, layout: UniformLayout, samples: int, recomputation: Recomputation) -> _Whole:
+        bill = self._bill(layout, samples, recomputation)
+        price = priced(bill, self.request.cluster, self.request.runtime)
+        in_use_B = _in_use_B(bill, self.config.compute_dtype)
+        return _Whole(samples, math.fsum(price.stage_each_s), price.fullest_B, in_use_B)
 
     @staticmethod
     def _least_s(layout: UniformLayout, whole_s: float) -> float:
@@ -173,6 +197,15 @@ class Prices:
         stages = layout.stages
         share_s = whole_s / stages.number
         return math.fsum([stages.micro_batch_num * share_s, (whole_s - share_s) / stages.interleave])
+
+
+def _in_use_B(bill: PlanBill, dtype: str) -> int:
+    """Bytes of the weights that the one stage of `bill` gathers, or casts to `dtype`."""
+    return sum(
+        times * math.prod(placement.layout.slice_shape) * size_B(dtype)
+        for placement, times in bill.parameters[0]
+        if placement.shard > 1 or size_B(placement.dtype) != size_B(dtype)
+    )
 
 
 def _is_plain(layout: UniformLayout) -> bool:

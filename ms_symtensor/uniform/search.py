@@ -5,11 +5,13 @@ Of a layout of P stages with v virtual ones each and M micro-batches, `cost.stag
     M s / P + (s - s / P) / v
 
 where s are the seconds of a micro-batch in the whole network on one stage, which one program tells for all P, v and M, however
-the blocks lie on the stages; and some stage holds a P-th of weights, gradients and states, or more. Layouts are looked at in the
+the blocks lie on the stages; and some stage holds a P-th of weights, gradients, states and weights in use, or more, and most of
+the activations of the whole network with all blocks recomputed (`Prices.needed_B`). Layouts are looked at in the
 order of a guess: their bound, and what has to be recomputed until they fit. It is made of one program for all micro-batches first
 (`Prices.rough`), then of one for this one (`Prices.least`); then they are priced by few blocks (`folded_bill`), with as little
 recomputed as fits (`uniform.fitting`), until the next guess is above the fastest one that fits, or many in a row were no faster.
-The stages of the fastest then exchange blocks (`uniform.moving`). The gap is to the lowest bound, without the guess.
+The stages of the fastest then exchange blocks (`uniform.moving`). The gap is to the lowest bound of what may fit, without the
+guess.
 """
 
 import heapq
@@ -19,6 +21,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import count
+from statistics import fmean
 
 from model_zoo.config import TransformerConfig
 from ms_symtensor.errors import InfeasibleError, InputError, SymTensorError
@@ -26,7 +29,7 @@ from ms_symtensor.search.constraints.request import GIB, Request
 from ms_symtensor.strategy.plan import Plan, SearchReport
 from ms_symtensor.tensor.graph import Graph
 from ms_symtensor.uniform.estimate import estimate
-from ms_symtensor.uniform.fitting import Found, could_fit, fitted
+from ms_symtensor.uniform.fitting import Found, could_fit, fitted, least_peaks_B
 from ms_symtensor.uniform.layout import UniformLayout
 from ms_symtensor.uniform.moving import moved
 from ms_symtensor.uniform.prices import Prices
@@ -121,8 +124,8 @@ def _prices(config: TransformerConfig, request: Request, rules: Rules) -> Prices
 
 def _may_take(prices: Prices, layout: UniformLayout, limit_s: float) -> bool:
     """Whether `layout` may fit, and take less than `limit_s`, by its bounds. Errors: those of `Prices.least`."""
-    bounds = (bound(layout) for bound in (prices.rough, prices.least))
-    return all(least_s < limit_s and least_B <= prices.request.limit_B for least_s, _, least_B in bounds)
+    rough_s, _, least_B = prices.rough(layout)
+    return rough_s < limit_s and least_B <= prices.request.limit_B and prices.least(layout)[0] < limit_s
 
 
 def _fitting(prices: Prices, rules: Rules) -> _Looked:
@@ -158,6 +161,15 @@ def _with_one_micro_batch(layout: UniformLayout) -> UniformLayout:
     return replace(layout, stages=replace(layout.stages, micro_batch_num=1))
 
 
+def _least_peaks_B(prices: Prices, layout: UniformLayout, rules: Rules) -> tuple[int, ...]:
+    """`least_peaks_B` with micro-batches of one sample a replica and one chunk a stage, with which `layout` needs least."""
+    micro_batch_num = prices.config.batch_size // layout.degrees.data_parallel
+    few = replace(layout, stages=replace(layout.stages, micro_batch_num=micro_batch_num, interleave=1))
+    with suppress(SymTensorError):
+        return least_peaks_B(prices, few, rules)
+    return ()
+
+
 def _look(prices: Prices, rules: Rules, refused: Refused) -> _Looked:
     found, order, limit_B = _Looked(), count(), prices.request.limit_B
     waiting: list[tuple[float, int, float, bool, UniformLayout]] = []  # guess, order, bound, is the bound rough, layout
@@ -177,20 +189,23 @@ def _look(prices: Prices, rules: Rules, refused: Refused) -> _Looked:
         _, _, least_s, is_rough, layout = heapq.heappop(waiting)
         micro_batch_num, alike = layout.stages.micro_batch_num, _with_one_micro_batch(layout)
         if micro_batch_num <= too_large.get(alike, 0):  # fewer micro-batches, which are larger, need no less
-            found.least_s = min(found.least_s, least_s)
             continue
         try:
             if is_rough:
-                exact_s, guess_s, least_B = prices.least(layout)
-                if least_B <= limit_B:
-                    heapq.heappush(waiting, (guess_s, next(order), max(least_s, exact_s), False, layout))
-                else:
-                    found.least_B = min(found.least_B, least_B)
+                if (few_B := prices.needed_by_few_B(layout)) > limit_B or (most_B := prices.needed_B(layout)) > limit_B:
+                    found.least_B = min(found.least_B, few_B if few_B > limit_B else most_B)
+                    too_large[alike] = prices.config.batch_size if few_B > limit_B else micro_batch_num
+                    continue
+                exact_s, guess_s = prices.least(layout)
+                heapq.heappush(waiting, (guess_s, next(order), max(least_s, exact_s), False, layout))
+                continue
+            peaks_B = _least_peaks_B(prices, layout, rules)
+            if max(peaks_B, default=0) > limit_B:
+                found.least_B, too_large[alike] = min(found.least_B, max(peaks_B)), prices.config.batch_size
+                if rules.moves_blocks and fmean(peaks_B) <= limit_B:  # other stages may fit
+                    found.least_s = min(found.least_s, least_s)
                 continue
             found.least_s = min(found.least_s, least_s)
-            if (needed_B := prices.needed_B(layout)) > limit_B:
-                found.least_B, too_large[alike] = min(found.least_B, needed_B), micro_batch_num
-                continue
             best_s, idle = found.best_s, idle + bool(found.fits)
             for recomputation, price in fitted(prices, layout, rules, best_s):
                 found.least_B = min(found.least_B, price.peak_memory_B)

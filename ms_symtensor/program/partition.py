@@ -9,6 +9,7 @@ from ms_symtensor.program.borders import NO_BORDERS, Borders
 from ms_symtensor.program.casts_first import cast_first
 from ms_symtensor.program.effects import read_from_outside
 from ms_symtensor.program.forward import forward
+from ms_symtensor.program.kept_slices import keep_slices, sliced_operators
 from ms_symtensor.program.listing import depth_first
 from ms_symtensor.program.liveness import node_steps, schedule
 from ms_symtensor.program.meanings import Meanings, meanings
@@ -51,6 +52,9 @@ def partition(
     shared = share_equal(
         built.nodes, built.tensors, built.recomputed, half.signatures, reshapes, apart, outside, copies
     )
+    sliced = sliced_operators(graph, plan.settings)
+    if sliced:
+        shared = keep_slices(shared, built.tensors, sliced, half.placements, built.tensor)
     nodes = depth_first(shared)
     ordered = tuple(nodes[i] for i in schedule(node_steps(nodes), built.kept))
     kept, given, held = (frozenset(tensors) for tensors in (built.kept, built.given, built.held))

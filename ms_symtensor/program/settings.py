@@ -24,7 +24,8 @@ class Recompute:
     `kept_communication`. Or, where there are `only` some, the work of these alone (`primitive.recompute()`), and nothing of the
     block that has no primitive. All are named by their primitives within the block (`"attention.query.matmul"`), so that equal
     blocks have equal selections. `is_marked`: its operators tell of communication; those of `cell.recompute()`, where a user
-    leaves the argument out, do not, and what they deliver to other blocks is not moved again.
+    leaves the argument out, do not, and what they deliver to other blocks is not moved again. `sliced`: operators whose outputs,
+    where they are kept, are cut over the ranks that hold the same (a user's `recompute_slice_activation=True`).
     """
 
     communication: bool = True
@@ -32,6 +33,7 @@ class Recompute:
     kept_communication: tuple[str, ...] = ()
     only: tuple[str, ...] = ()
     is_marked: bool = True
+    sliced: tuple[str, ...] = ()
 
     @property
     def in_part(self) -> bool:

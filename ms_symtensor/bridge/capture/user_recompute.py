@@ -15,6 +15,7 @@ from ms_symtensor.tensor.names import path_of
 _COMMUNICATION = (
     "recompute_comm_op"  # the mark of MindSpore that tells whether collectives around an operator are recomputed
 )
+_SLICES = "slice_activation"  # the mark of `recompute_slice_activation=True`
 
 
 def recomputed_by_user(cell: Any, graph: Graph, rules: Mapping[str, Rule] | None = None) -> dict[str, Recompute]:
@@ -38,7 +39,9 @@ def recomputed_by_user(cell: Any, graph: Graph, rules: Mapping[str, Rule] | None
             sent = {op.name: _recomputes_sends(graph, op, primitives, marked, rules) for op in ops}
             told = any(_COMMUNICATION in p.attrs for op in ops if (p := primitives.get(op.name)) is not None)
             is_marked = told or tuple(block.split(".")) not in marked
-            found[block] = replace(_selection(graph, block, ops, work, sent), is_marked=is_marked)
+            found[block] = replace(
+                _selection(graph, block, ops, work, sent), is_marked=is_marked, sliced=_sliced(ops, primitives)
+            )
     return found
 
 
@@ -53,6 +56,12 @@ def _selection(
         tuple(dict.fromkeys(name_in_block(op) for op in ops if not work[op.name] and op.name not in leaving)),
         tuple(dict.fromkeys(name_in_block(op) for op in ops if communication and not sent[op.name])),
     )
+
+
+def _sliced(ops: list[Op], primitives: Mapping[str, Any]) -> tuple[str, ...]:
+    """The operators whose kept outputs are cut over the ranks that hold the same."""
+    cut = [op for op in ops if op.name in primitives and primitives[op.name].attrs.get(_SLICES)]
+    return tuple(dict.fromkeys(map(name_in_block, cut)))
 
 
 def _is_marked(cell: Any) -> bool:

@@ -63,7 +63,8 @@ def is_backward(node: Node) -> bool:
 
 
 def is_recomputed(node: Node) -> bool:
-    return bool(node.attribute("duplicated", False))
+    """Whether `node` is there for the recomputed part: a copy, or a gather of what was kept in slices."""
+    return bool(node.attribute("duplicated", False)) or node.attribute("recompute_order") is not None
 
 
 def _collective(program: CompiledProgram, node: Node) -> CompiledCollective:

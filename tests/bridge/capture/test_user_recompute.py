@@ -12,6 +12,7 @@ from ms_symtensor.bridge.compiler.compile import compile_rank
 from ms_symtensor.bridge.judge.comparison import compare
 from ms_symtensor.ops.placement import OpStrategy
 from ms_symtensor.program.partition import partition
+from ms_symtensor.program.program import Phase
 from ms_symtensor.program.settings import Recompute, StagePlan
 
 
@@ -84,3 +85,30 @@ def test_selections_as_mindformers_writes_them_are_compiled_as_predicted(network
     compared = compare(graph, partition(graph, StagePlan(plan.stage.strategies, settings)), program)
     assert compared.differences == ()
     assert compared.predicted_activations_B == pytest.approx(compared.compiled_activations_B, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("sequence", "communication", "chosen"),
+    [
+        (False, True, (0, 1, 2)),
+        pytest.param(False, False, (0, 1, 2), marks=pytest.mark.matrix),
+        pytest.param(False, None, (0, 2), marks=pytest.mark.matrix),
+        pytest.param(True, True, (0, 1, 2), marks=pytest.mark.matrix),
+    ],
+)
+def test_what_blocks_keep_in_slices_is_gathered_as_compiled(sequence, communication, chosen):
+    """A block that reads what a marked block delivers gathers it, unless every rank has its own part of the tokens."""
+    cell, inputs, graph, plan = planned("llama2_7b", 2, 4, sequence=sequence, num_layers=3)
+    apply(cell, graph, plan)
+    moved = {} if communication is None else {"mp_comm_recompute": communication}
+    for number in chosen:
+        cell.layers[number].recompute(recompute_slice_activation=True, **moved)
+    settings = replace(plan.settings, recompute=recomputed_by_user(cell, graph))
+    predicted = partition(graph, StagePlan(plan.stage.strategies, settings))
+    program = compile_rank(training_cell(cell), *inputs, SENS, device_num=8, parallel=parallel_config(plan))
+    compared = compare(graph, predicted, program)
+    assert compared.differences == ()
+    assert compared.predicted_activations_B == pytest.approx(compared.compiled_activations_B, rel=0.01)
+    gathers = [c for c in predicted.collectives() if c.kind == "AllGather" and c.phase is Phase.RECOMPUTE]
+    if not sequence:
+        assert len(gathers) == (2 if chosen == (0, 1, 2) else 0)

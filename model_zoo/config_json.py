@@ -22,6 +22,7 @@ _LARGEST_B = 1 << 22  # a config.json has some kilobytes; a saved graph may have
 _SECOND_TOKEN_WEIGHT = (
     0.3  # DeepSeek-V3's in most of its training (arXiv:2412.19437, 4.2); no size or time depends on it
 )
+_TELLING = {"model_type", "text_config", "architectures", "num_hidden_layers"}  # one of these is in every config.json
 _NAMED = 3  # so many keys of a kind are named in a message
 
 
@@ -40,7 +41,7 @@ def file_of(name: str) -> Path | None:
         return path / FILE if (path / FILE).is_file() else None
     if path.suffix != ".json" or not path.is_file() or path.stat().st_size > _LARGEST_B:
         return None
-    return path if path.name == FILE or {"model_type", "text_config"} & _loaded(path).keys() else None
+    return path if path.name == FILE or _TELLING & _loaded(path).keys() else None
 
 
 def read(path: Path, dims: Sequence[str] = (), seq_length: int | None = None, approximate: bool = False) -> Described:
@@ -68,7 +69,7 @@ def read(path: Path, dims: Sequence[str] = (), seq_length: int | None = None, ap
     try:
         found = _network(data, _name(path), seq_length, approximate)
     except InputError as error:
-        raise InputError(f"{path.parent.name}/{path.name}: {error}") from None
+        raise InputError(f"{Path(path.parent.name, path.name)}: {error}") from None
     return Described(found.config, (*notes, *found.notes))
 
 
@@ -80,6 +81,8 @@ def _network(data: Mapping[str, Any], name: str, seq_length: int | None, approxi
         raise InputError(
             f"model_type {kind!r} is not known (docs/howto/config_json.md has the list). Where it is a known one by another"
             f" name, give that: --dim model_type=NAME, such as {' or '.join(known)}"
+            if kind
+            else f"lacks model_type: give --dim model_type=NAME, such as {' or '.join(known)}"
         )
     said, refused = _said(data, family)
     _approximated(refused, approximate)

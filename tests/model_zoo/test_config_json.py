@@ -167,6 +167,16 @@ def test_a_mistake_is_told_in_a_line(keys: dict[str, Any], said: str, tmp_path: 
     assert len(str(error.value)) <= 450 and "config.json" in str(error.value)
 
 
+def test_a_file_without_a_model_type_asks_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = {key: value for key, value in QWEN3.items() if key != "model_type"}
+    (tmp_path / "mine.json").write_text(json.dumps(keys))
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match="^mine.json: lacks model_type: give --dim model_type=NAME"):
+        resolve("mine.json")
+    found = resolve("mine.json", dims=["model_type=qwen3"], options={"num_layers": 2})
+    assert found.graph.hash == resolve("qwen3_32b", options={"num_layers": 2}).graph.hash
+
+
 def test_keys_without_meaning_for_a_step_change_nothing(tmp_path: Path) -> None:
     plain = read(FILES / "qwen3_32b.json").config
     more = {"torch_dtype": "bfloat16", "temperature": 0.7, "an_unknown_one": None, "rope_scaling": {"type": "yarn"}}

@@ -7,6 +7,9 @@ from ms_symtensor.program.program import ParameterPlacement
 from ms_symtensor.program.settings import OptimizerLevel, Recompute, Settings
 from ms_symtensor.tensor.graph import JOINT, Graph, Op
 
+OUTSIDE = ""
+"""What stands for a block where operators of none are recomputed, each by itself."""
+
 
 def name_in_block(op: Op) -> str:
     """The primitive of `op` as its block knows it, behind the number of that block where several are taken for one; the full name
@@ -111,7 +114,7 @@ class RecomputedWork:
         return op.name in self._results or op.name in self.results
 
     def _of(self, op: Op) -> Recompute | None:
-        return None if op.block is None else self.settings.recompute.get(op.block)
+        return self.settings.recompute.get(op.block or OUTSIDE)
 
     def _alone(self, op: Op) -> bool:
         """Whether `op` itself is said to be recomputed, and not its block."""

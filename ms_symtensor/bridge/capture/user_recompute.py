@@ -7,7 +7,7 @@ from typing import Any
 from ms_symtensor.bridge.capture.capture import primitives_of
 from ms_symtensor.ops.registry import Rule, signature
 from ms_symtensor.ops.signature import view
-from ms_symtensor.program.recomputation import name_in_block
+from ms_symtensor.program.recomputation import OUTSIDE, name_in_block
 from ms_symtensor.program.settings import Recompute
 from ms_symtensor.tensor.graph import Graph, Op, OpOutput
 from ms_symtensor.tensor.names import path_of
@@ -15,11 +15,13 @@ from ms_symtensor.tensor.names import path_of
 _COMMUNICATION = (
     "recompute_comm_op"  # the mark of MindSpore that tells whether collectives around an operator are recomputed
 )
+_WORK = "recompute"  # the mark of an operator whose work is recomputed
 _SLICES = "slice_activation"  # the mark of `recompute_slice_activation=True`
 
 
 def recomputed_by_user(cell: Any, graph: Graph, rules: Mapping[str, Rule] | None = None) -> dict[str, Recompute]:
-    """The blocks of `graph`, captured from `cell`, of which something is recomputed, and what is not.
+    """The blocks of `graph`, captured from `cell`, of which something is recomputed, and what is not. `OUTSIDE`: operators
+    of no block whose primitives are recomputed.
 
     MindSpore computes again what stands in a cell with `recompute()`, but for what that cell returns, or whose primitive has it;
     a mark on the primitive comes first. The same for collectives with `recompute_comm_op`; before an operator without a mark,
@@ -42,7 +44,8 @@ def recomputed_by_user(cell: Any, graph: Graph, rules: Mapping[str, Rule] | None
             found[block] = replace(
                 _selection(graph, block, ops, work, sent), is_marked=is_marked, sliced=_sliced(ops, primitives)
             )
-    return found
+    alone = tuple(op.name for op in graph.ops if op.block is None and _is_alone(op, primitives.get(op.name)))
+    return {**found, OUTSIDE: Recompute(only=alone)} if alone else found
 
 
 def _selection(
@@ -58,6 +61,11 @@ def _selection(
     )
 
 
+def _is_alone(op: Op, primitive: Any) -> bool:
+    """Whether the user recomputes the primitive of `op`; that of a Cast is known by what the captured operator holds."""
+    return bool((dict(op.attributes) if primitive is None else primitive.attrs).get(_WORK))
+
+
 def _sliced(ops: list[Op], primitives: Mapping[str, Any]) -> tuple[str, ...]:
     """The operators whose kept outputs are cut over the ranks that hold the same."""
     cut = [op for op in ops if op.name in primitives and primitives[op.name].attrs.get(_SLICES)]
@@ -70,7 +78,7 @@ def _is_marked(cell: Any) -> bool:
 
 
 def _recomputes_work(graph: Graph, op: Op, primitive: Any, marked: set[tuple[str, ...]]) -> bool:
-    mark = None if primitive is None else primitive.attrs.get("recompute")
+    mark = None if primitive is None else primitive.attrs.get(_WORK)
     if mark is not None:
         return bool(mark)
     around = list(_marked_around(op, marked))
@@ -80,7 +88,7 @@ def _recomputes_work(graph: Graph, op: Op, primitive: Any, marked: set[tuple[str
 def _recomputes_sends(
     graph: Graph, op: Op, primitives: Mapping[str, Any], marked: set[tuple[str, ...]], rules: Mapping[str, Rule] | None
 ) -> bool:
-    if op.type == "Reshape" and op.name in primitives and primitives[op.name].attrs.get("recompute"):
+    if op.type == "Reshape" and op.name in primitives and primitives[op.name].attrs.get(_WORK):
         return True  # what is moved before it comes with it
     for one in (op, *(() if op.type == "Reshape" else _read_by(graph, op, rules))):
         mark = primitives[one.name].attrs.get(_COMMUNICATION) if one.name in primitives else None

@@ -64,7 +64,7 @@ def is_backward(node: Node) -> bool:
 
 def is_recomputed(node: Node) -> bool:
     """Whether `node` is there for the recomputed part: a copy, or a gather of what was kept in slices."""
-    return bool(node.attribute("duplicated", False)) or node.attribute("recompute_order") is not None
+    return bool(node.attribute("duplicated", False)) or node.instance == "recompute_slice_allgather"
 
 
 def _collective(program: CompiledProgram, node: Node) -> CompiledCollective:

@@ -268,7 +268,22 @@ def video() -> Any:
     return First(network, ("hidden_states", "encoder_hidden_states", "timestep")), inputs
 
 
+def sliced(x: Tensor, sizes: Any, dim: int = 0) -> Any:
+    """Parts of `x` along its last dim; mint.split is a view."""
+    assert dim == -1
+    parts, begin = [], 0
+    for size in sizes:
+        parts.append(x[..., begin : begin + size])
+        begin += size
+    return tuple(parts)
+
+
+def unsqueezed(x: Tensor, dim: int) -> Tensor:
+    return x.unsqueeze(dim)
+
+
 def mamba2() -> Any:
+    mint.split, mint.unsqueeze, mint.tril = sliced, unsqueezed, ops.tril
     from mindone.transformers import Mamba2Model
     from transformers import Mamba2Config
 

@@ -3,9 +3,9 @@
 A step generates an answer to every prompt, scores all samples without gradients, and trains on them, on the same devices. The
 weights are resharded before and after. Optimizer states wait on the host, where the cluster says what it has. Uniform layouts of
 training and every strategy of rollout are paired in the order of their times without the way between, until no pair can be faster
-than the best. A pair of what the uniform search priced on its way bounds the training of a better one: every layout below that
-is priced too, so that the best pair is the best of all, as far as two estimates hold: `Prices.rough`, and `uniform.fitting` where
-kinds of blocks differ.
+than the best. A pair of what the uniform search priced on its way bounds the training of a better one: layouts below that are
+priced too, those of the lowest bounds first, as long as `WORK` and `PAIRS` last. The gap is to the lowest bound that is left, and
+to `Prices.rough` where that is all that is known of a layout.
 """
 
 import math
@@ -30,7 +30,7 @@ from ms_symtensor.serving.request import Request
 from ms_symtensor.serving.sides import Served, side_of_instances
 from ms_symtensor.serving.strategy import Strategy, strategies
 from ms_symtensor.uniform.fitting import Found
-from ms_symtensor.uniform.layout import UniformLayout
+from ms_symtensor.uniform.layout import NO_RECOMPUTATION, UniformLayout
 from ms_symtensor.uniform.plan import uniform_plan
 from ms_symtensor.uniform.request import of_micro_batch
 from ms_symtensor.uniform.search import fast_layouts
@@ -39,6 +39,10 @@ FORWARD = 1 / 3
 """Of a training step: a forward pass, as the backward one has twice its products."""
 TYPE = "bfloat16"
 """In which weights move; those of 32 bit stay where the optimizer's states are."""
+WORK = 3000
+"""Programs of training that are priced (`Prices.work`); empirical: some 20 to 40 s."""
+PAIRS, FEW = 1 << 18, 2
+"""Pairs whose ways are priced, each time: so many over the square of the devices, but a few; empirical: some seconds."""
 SCORES = 2
 """Passes without gradients over all samples: by the policy and by the reference model (GRPO, arXiv 2402.03300)."""
 
@@ -89,11 +93,19 @@ class Step:
 
 @dataclass(frozen=True)
 class Joint:
-    """The fastest `step`, `first` the pair of what is fastest by itself, and how many `pairs` were priced."""
+    """The fastest `step`, `first` the pair of what is fastest by itself, how many `pairs` were priced, and the seconds that no
+    other step takes less than.
+    """
 
     step: Step
     first: Step
     pairs: int
+    bound_s: float
+
+    @property
+    def gap(self) -> float:
+        """By how much another step may be faster, at most: a share of that one's time."""
+        return max(0.0, self.step.time_s / self.bound_s - 1)
 
 
 def joint(request: Request, samples: int, trained: TransformerConfig, asked: PlanRequest) -> Joint:
@@ -107,28 +119,38 @@ def joint(request: Request, samples: int, trained: TransformerConfig, asked: Pla
             f"{request.config.name} does not generate on {request.device_num} devices: the cache of a request does not fit"
         )
     priced = cache(partial(step_of, request, cache(partial(side_of_training, trained))))
+    most = max(FEW, PAIRS // request.device_num**2)
 
     def cutoff_s(fits: Sequence[Found]) -> float:
         try:
-            best = best_pair(trainings_of(fits, request.cluster), rollouts, priced).step
+            best = best_pair(trainings_of(fits, request.cluster), rollouts, priced, most).step
         except InfeasibleError:
             return math.inf
         return (best.time_s - rollouts[0].generation_s) / (1 + SCORES * FORWARD)
 
-    return best_pair(trainings_of(fast_layouts(trained, asked, cutoff_s), request.cluster), rollouts, priced)
+    fits, least_s = fast_layouts(trained, asked, cutoff_s, work=WORK)
+    found = best_pair(trainings_of(fits, request.cluster), rollouts, priced, most)
+    others_s = least_s * (1 + SCORES * FORWARD) + rollouts[0].generation_s
+    return replace(found, bound_s=min(found.bound_s, others_s))
 
 
 def best_pair(
-    trainings: Sequence[Training], rollouts: Sequence[Rollout], priced: Callable[[Training, Rollout], Step]
+    trainings: Sequence[Training],
+    rollouts: Sequence[Rollout],
+    priced: Callable[[Training, Rollout], Step],
+    most: float = math.inf,
 ) -> Joint:
-    """The fastest of all pairs, as `priced`. Errors: InfeasibleError where no pair has room for what moves between them."""
+    """The fastest of all pairs, as `priced`, `most` of them. Errors: InfeasibleError where no pair has room for what moves."""
     pairs = sorted(
         ((alone_s(one) + one.swap_s + other.generation_s, one, other) for one in trainings for other in rollouts),
         key=lambda pair: (pair[0], pair[1].strategy, pair[2].strategy),
     )
     steps: list[Step] = []
+    least_s = math.inf
     for bound_s, one, other in pairs:
-        if steps and bound_s >= min(step.time_s for step in steps):
+        best_s = min((step.time_s for step in steps), default=math.inf)
+        if bound_s >= best_s or len(steps) >= most:
+            least_s = bound_s
             break
         try:
             steps.append(priced(one, other))
@@ -136,7 +158,8 @@ def best_pair(
             continue
     if not steps:
         raise InfeasibleError("no pair of layouts has room for what moves between them: give more devices")
-    return Joint(min(steps, key=lambda step: step.time_s), steps[0], len(steps))
+    best = min(steps, key=lambda step: step.time_s)
+    return Joint(best, steps[0], len(steps), min(best.time_s, least_s))
 
 
 def alone_s(training: Training) -> float:
@@ -176,11 +199,20 @@ def step_of(request: Request, side: Callable[[UniformLayout], Side], training: T
 
 
 def moves(request: Request, training: Side, rollout: Rollout) -> tuple[Resharding, Resharding]:
-    """The weights in 16 bit to the instances of `rollout`, and back. Errors: those of `reshard`, and of `side_of_instances`."""
+    """The weights in 16 bit to the instances of `rollout`, and back; what these have not (a second token's head) waits where
+    the optimizer's states do. Errors: those of `reshard`, and of `side_of_instances`.
+    """
     served = Served(request.config, rollout.strategy, 1, request.cluster.name)
     other = side_of_instances(served, TYPE, rollout.instance.count)
     wanted = resharding.Request(request.cluster, request.limit_B)
-    return reshard(training, other, wanted), reshard(other, training, wanted)
+    moved = {held.name for held in other.tensors}
+    of_both = replace(training, tensors=tuple(held for held in training.tensors if held.name in moved))
+    return reshard(of_both, other, wanted), reshard(other, of_both, wanted)
+
+
+def _as_weights_lie(layout: UniformLayout) -> UniformLayout:
+    """What of `layout` says how its weights lie."""
+    return replace(layout, stages=replace(layout.stages, micro_batch_num=1), recompute=NO_RECOMPUTATION)
 
 
 def side_of_training(trained: TransformerConfig, layout: UniformLayout) -> Side:
@@ -197,11 +229,11 @@ def in_training(programs: Sequence[Program] | Sequence[StageProgram]) -> Side:
 
 
 def trainings_of(fits: Sequence[Found], cluster: Cluster) -> tuple[Training, ...]:
-    """Of all layouts of the same degrees the fastest. Optimizer states stay where the cluster does not say what hosts have."""
-    best: dict[Strategy, Training] = {}
+    """Of all layouts whose weights lie alike the fastest. Optimizer states stay where the cluster does not name its hosts."""
+    best: dict[UniformLayout, Training] = {}
     for layout, price in sorted(fits, key=lambda found: found[1].step_time_s):
         states_B = float(price.fullest_B["optimizer_states"])
         swap_s = 2 * float(local_time_s(cluster, SWAP, states_B)) if cluster.host is not None else 0.0
         one = Training(layout, price.step_time_s, swap_s)
-        best.setdefault(one.strategy, one)
+        best.setdefault(_as_weights_lie(layout), one)
     return tuple(best.values())

@@ -13,7 +13,7 @@ from model_zoo.dimensions import dimensions_of
 from ms_symtensor.cli import main
 from ms_symtensor.cluster.load import load
 from ms_symtensor.errors import InfeasibleError
-from ms_symtensor.joint import Training, alone_s, best_pair, joint, rollouts_of, side_of_training, step_of
+from ms_symtensor.joint import Training, alone_s, best_pair, joint, moves, rollouts_of, side_of_training, step_of
 from ms_symtensor.search.constraints.limits import Limits
 from ms_symtensor.search.constraints.request import Request as PlanRequest
 from ms_symtensor.search.constraints.request import free_B
@@ -51,12 +51,35 @@ def test_the_best_pair_is_that_of_brute_force() -> None:
 def test_every_layout_of_a_faster_step_is_priced() -> None:
     """No layout with as many blocks recomputed on every stage fits and is faster, where most have to recompute some."""
     asked = replace(ASKED, limit_B=14 << 30)
-    best_s = min(price.step_time_s for _, price in fast_layouts(TRAINED, asked, lambda fits: math.inf))
+    found, least_s = fast_layouts(TRAINED, asked, lambda fits: math.inf)
+    best_s = min(price.step_time_s for _, price in found)
+    assert math.isinf(least_s)
     prices, fits = Prices(TRAINED, asked), []
     for layout, number in itertools.product(layouts(TRAINED, asked, ANY, Refused()), range(3)):
         price = prices.of(replace(layout, recompute=Recomputation((number,))))
         fits += [(price.step_time_s, number)] if price.peak_memory_B <= asked.limit_B else []
     assert best_s <= min(fits)[0] * (1 + 1e-9) and min(fits)[1] > 0
+
+
+def test_what_is_left_out_takes_no_less_than_the_bound() -> None:
+    """Of training by a tight budget, and of pairs by few."""
+    asked = replace(ASKED, limit_B=14 << 30)
+    every, few = (fast_layouts(TRAINED, asked, lambda fits: math.inf, work=work) for work in (math.inf, 1))
+    left_out = {layout: price.step_time_s for layout, price in every[0] if layout not in dict(few[0])}
+    assert left_out and few[1] <= min(left_out.values())
+    rollouts = tuple(rollouts_of(REQUEST, 8))
+    best, found = best_pair(TRAININGS, rollouts, priced), best_pair(TRAININGS, rollouts, priced, 1)
+    assert found.pairs == 1 and best.gap == 0 and found.bound_s <= best.step.time_s <= found.step.time_s
+
+
+def test_what_predicts_a_second_token_stays_with_training() -> None:
+    config = dimensions_of("deepseek_v3", num_layers=4)
+    request, trained = replace(REQUEST, config=config, device_num=16), replace(config, batch_size=16, seq_length=768)
+    side = side_of_training(trained, UniformLayout(Degrees(data_parallel=16, expert_parallel=16)))
+    there, back = moves(request, side, next(rollouts_of(request, 8)))
+    kept = {held.name for held in side.tensors} - {held.name for held in back.target.tensors}
+    assert kept and all(name.startswith("second_token.") for name in kept)
+    assert [held.name for held in there.target.tensors] == [held.name for held in back.source.tensors]
 
 
 def test_what_moves_and_waits_is_part_of_a_step() -> None:
@@ -103,6 +126,7 @@ def test_the_command_chooses_both(tmp_path: Path, capsys: pytest.CaptureFixture[
         (["--joint", "llama3_8b", "plan/x", *SIZES], "one MODEL"),
         (["--joint", "llama3_8b", *SIZES, "--fix", "context_parallel=2"], "context_parallel"),
         (["--joint", "bert_large", *SIZES], "does not generate"),
+        (["--joint", "llama3_70b", *SIZES, "--out", f"{__file__}/out"], "is a file"),
     ],
 )
 def test_mistakes_of_reshard_joint_are_one_line(

@@ -5,6 +5,7 @@ import json
 import math
 import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from model_zoo.config import TransformerConfig
@@ -97,6 +98,13 @@ def warned(cluster: Cluster) -> Cluster:
 def show_found(chosen: argparse.Namespace, data: dict[str, Any], text: str) -> None:
     """Show what was found: as JSON if asked, or as text."""
     show(json.dumps(data, indent=1, allow_nan=False) if chosen.json else text)
+
+
+def require_folder(directory: Path) -> None:
+    """InputError, before a long search, for a place where no folder can be: a file, or below one."""
+    found = next((path for path in (directory, *directory.parents) if path.exists()), directory)
+    if found.exists() and not found.is_dir():
+        raise InputError(f"cannot write to {directory} ({found} is a file): choose another directory")
 
 
 def require_positive(option: str, value: float) -> None:

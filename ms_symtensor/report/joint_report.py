@@ -16,7 +16,7 @@ def joint_json(request: Request, samples: int, found: Joint) -> dict[str, Any]:
         "device_num": request.device_num,
         "global_batch_size": samples,
         **_step_json(request, samples, found.step),
-        "optimality_gap": 0.0,  # every layout of a faster pair was priced: see `joint`
+        "optimality_gap": found.gap,
         "pairs_priced": found.pairs,
         "each_alone": _step_json(request, samples, found.first),
     }
@@ -38,6 +38,7 @@ def joint_text(request: Request, samples: int, found: Joint) -> str:
         table([(name, seconds(time), share(time, step.time_s)) for name, time in _parts(step).items()], right=(1, 2)),
         "",
         f"A device receives at most {size(step.received_B)} on the way to the rollout",
+        f"No other step is more than {found.gap:.1%} faster" if found.gap else "No other step is faster",
     ]
     if first != step:
         lines.append(

@@ -110,7 +110,8 @@ def reshard(source: Side, target: Side, request: Request) -> Resharding:
     device_of = first + np.arange(target.rank_num)
     if request.aligns:
         device_of = first + aligned(kept_B(classes, devices)[:, first:], request.cluster)
-    moves = tuple(_move(one, device_of, devices, request.cluster) for one in classes)
+    known: dict[tuple[bytes, bytes], Transfers] = {}
+    moves = tuple(_move(one, device_of, devices, request.cluster, known) for one in classes)
     order = _order(classes, pairs)
     loads, counts = [move.load for move in moves], [move.of.count for move in moves]
 
@@ -124,12 +125,22 @@ def reshard(source: Side, target: Side, request: Request) -> Resharding:
     return Resharding(source, target, devices_of, moves, order, buckets, bucket_B, times_s, peaks_B, request)
 
 
-def _move(one: UnitClass, device_of: NDArray[np.int64], devices: int, cluster: Cluster) -> Move:
+def _move(
+    one: UnitClass,
+    device_of: NDArray[np.int64],
+    devices: int,
+    cluster: Cluster,
+    known: dict[tuple[bytes, bytes], Transfers],
+) -> Move:
+    """`known`: the transfers of units that lie so."""
     cells = one.held.shape[1]
     held, needed = np.zeros((devices, cells), dtype=bool), np.zeros((devices, cells), dtype=bool)
     held[: len(one.held)] = one.held
     needed[device_of] = one.needed
-    transfers = transfers_of(held, needed, cluster)
+    key = held.tobytes(), needed.tobytes()
+    if key not in known:
+        known[key] = transfers_of(held, needed, cluster)
+    transfers = known[key]
     ways = ways_of(transfers, one.moved_B * one.count, cluster)
     load = load_of(one, held, needed, transfers)
     if transfers.gatherings and min(ways, key=ways.__getitem__) is not Way.ALL_GATHER:

@@ -102,20 +102,30 @@ def _sent(held: NDArray[np.bool_], lacks: NDArray[np.bool_], cluster: Cluster) -
     piece_of_cell = piece_of_cell.reshape(-1)
     order = np.argsort(piece_of_cell, kind="stable")
     pieces = np.split(order, np.flatnonzero(np.diff(piece_of_cell[order])) + 1)
+    sizes = [size for level in cluster.levels[:-1] if (size := level.ranks) is not None]
     sent = np.zeros(len(held))
     found: dict[tuple[int, int], list[Cells]] = {}
     for cells in sorted(pieces, key=lambda one: int(one[0])):
         holders, wanting = np.flatnonzero(held[:, cells[0]]), np.flatnonzero(lacks[:, cells[0]])
         for target in wanting.tolist():
-            far = level_of(cluster, holders, np.full_like(holders, target))
-            near = holders[far == far.min()]
-            turned = np.roll(
-                near, -int(np.searchsorted(near, target))
-            )  # of equals the next one behind, not always the first
-            source = int(turned[np.argmin(sent[turned])])
+            near = _nearest(holders, target, sizes)
+            least = near[(load := sent[near]) == load.min()]
+            source = int(
+                least[np.searchsorted(least, target) % len(least)]
+            )  # the next one behind, not always the first
             sent[source] += len(cells)
             found.setdefault((source, target), []).append(cells)
     return tuple(Transfer(a, b, np.sort(np.concatenate(cells))) for (a, b), cells in sorted(found.items()))
+
+
+def _nearest(holders: Cells, target: int, sizes: list[int]) -> Cells:
+    """Those of `holders` that share the innermost domain with `target`; `sizes` are ranks of a domain, rising."""
+    for size in sizes:
+        start = target // size * size
+        first, last = holders.searchsorted((start, start + size))
+        if first < last:
+            return holders[first:last]
+    return holders
 
 
 def level_of(cluster: Cluster, first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ms_symtensor.reshard.slices import Side
 from ms_symtensor.serving.memory import cache_B, cache_tokens, weights_B
 from ms_symtensor.serving.phases import Passes, decode, prefill
 from ms_symtensor.serving.request import Request
@@ -68,13 +69,17 @@ class Found:
 
 
 class Priced:
-    """The passes of a request, each priced once; `count` of them, and the least latencies by option."""
+    """The passes of a request, each priced once; `count` of them, and the least latencies by option. `sides`: how weights lie;
+    `changes_s`: the seconds from one strategy to another with so many portions of so many requests' caches.
+    """
 
     def __init__(self, request: Request) -> None:
         self.request = request
         self.count = 0
         self.closest: dict[str, float] = {}
         self.most_requests = 0
+        self.sides: dict[Strategy, Side] = {}
+        self.changes_s: dict[tuple[Strategy, Strategy, int, int], float] = {}
         self._known: dict[tuple[str, Strategy], Passes | None] = {}
 
     def passes(self, phase: str, one: Strategy) -> Passes | None:

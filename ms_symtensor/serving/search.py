@@ -176,5 +176,7 @@ def _why_nothing(request: Request, priced: Priced) -> str:
             f" {', '.join(map(str, PREFILL_TOKENS))} tokens, and at most {priced.most_requests} requests of a dp rank fit;"
             " give others, or higher limits"
         )
+    if request.ttft_s is None and request.tpot_s is None:
+        return f"{name} on {devices} devices has no room for what moves between prefill and decode in turns: leave --turns out"
     reached = ", ".join(f"{option} {least * 1e3:.1f} ms" for option, least in sorted(priced.closest.items()))
     return f"{name} on {devices} devices keeps no such limits; the least that any strategy reaches alone: {reached}: ask for more"

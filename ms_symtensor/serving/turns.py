@@ -127,7 +127,7 @@ def _deployment(request: Request, priced: Priced, first: Passes, steps: Passes, 
     most = int(steps.requests[free.b]) * steps.one.dp * steps.one.pp
     for room in _SHARES:
         try:
-            weights_s, each_s = _transition(request, first.one, steps.one, int(room * most))
+            weights_s, each_s = _transition(priced, first.one, steps.one, int(room * most))
         except InputError:
             continue
         best = _best(request, priced, first, steps, _Cost(weights_s, each_s, int(room * most)))
@@ -144,35 +144,41 @@ def _deployment(request: Request, priced: Priced, first: Passes, steps: Passes, 
     return None
 
 
-def _transition(request: Request, one: Strategy, other: Strategy, requests: int) -> tuple[float, float]:
+def _transition(priced: Priced, one: Strategy, other: Strategy, requests: int) -> tuple[float, float]:
     """Seconds of the weights there and back, and of the cache of each of so many requests. InputError where there is no room."""
     unit = math.lcm(one.dp, other.dp)
     portions = max(1, min(_PORTIONS, requests // unit))
     each = max(1, requests // (unit * portions)) * unit
-    there_s, back_s = (_seconds(request, *pair, 0, 0) for pair in ((one, other), (other, one)))
-    whole_s = _seconds(request, one, other, portions, each)
+    there_s, back_s = (_seconds(priced, *pair, 0, 0) for pair in ((one, other), (other, one)))
+    whole_s = _seconds(priced, one, other, portions, each)
     return there_s + back_s, max(0.0, whole_s - there_s) / (portions * each)
 
 
-def _seconds(request: Request, source: Strategy, target: Strategy, portions: int, each: int) -> float:
+def _seconds(priced: Priced, source: Strategy, target: Strategy, portions: int, each: int) -> float:
     """Of the weights, and so many portions of the caches of `each` requests, from one strategy to the other."""
-    first, second = (_side(request, one, portions, each) for one in (source, target))
-    return resharding.reshard(first, second, resharding.Request(request.cluster, request.limit_B)).time_s
+    key = source, target, portions, each
+    if key not in priced.changes_s:
+        request = resharding.Request(priced.request.cluster, priced.request.limit_B)
+        first, second = (_side(priced, one, portions, each) for one in (source, target))
+        priced.changes_s[key] = resharding.reshard(first, second, request).time_s
+    return priced.changes_s[key]
 
 
-def _side(request: Request, one: Strategy, portions: int, each: int) -> Side:
-    config = request.config
-    side = side_of_instances(Served(config, one, 1, request.cluster.name), request.stored_as, 1)
+def _side(priced: Priced, one: Strategy, portions: int, each: int) -> Side:
+    request, config = priced.request, priced.request.config
+    if one not in priced.sides:
+        priced.sides[one] = side_of_instances(Served(config, one, 1, request.cluster.name), request.stored_as, 1)
+    side = priced.sides[one]
     latent = config.latent_attention
     heads = 1 if latent is not None else config.n_kv_heads
     width = 2 * config.head_dim if latent is None else latent.key_value_rank + latent.rotary_head_dim
     cut = min(one.tp, heads)
-    shape = (each, heads, request_tokens(request) * width)
-    slices = Slices(Layout((one.dp, cut, one.tp // cut), (2, 1, -1), shape))
-    layers = -(-config.num_layers // one.pp)
-    caches = tuple(
-        Held(f"layers.{n}.cache.{part}", shape, request.cache, ((n // layers, slices),), (n // layers,))
-        for n in range(config.num_layers)
-        for part in range(portions)
-    )
+    layers, whole = -(-config.num_layers // one.pp), request_tokens(request)
+    caches = []
+    for n in range(config.num_layers):
+        shape = (each, heads, min((config.kinds[n].window if config.kinds else 0) or whole, whole) * width)
+        lies = ((n // layers, Slices(Layout((one.dp, cut, one.tp // cut), (2, 1, -1), shape))),)
+        caches += [
+            Held(f"layers.{n}.cache.{part}", shape, request.cache, lies, (n // layers,)) for part in range(portions)
+        ]
     return replace(side, tensors=(*side.tensors, *caches))

@@ -7,6 +7,7 @@ interpolation, and no selection of the same kind that fits is faster.
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 from ms_symtensor.cost.plan_price import PlanPrice
 from ms_symtensor.errors import SymTensorError
@@ -22,10 +23,14 @@ from ms_symtensor.uniform.space import levels_of
 Found = tuple[UniformLayout, PlanPrice]
 
 
-def fitted(prices: Prices, layout: UniformLayout, rules: Rules, best_s: float) -> Iterator[Found]:
+def fitted(
+    prices: Prices, layout: UniformLayout, rules: Rules, best_s: float, estimates: bool = True
+) -> Iterator[Found]:
     """`layout`, and what of more recomputation and sharding is tried until it fits, each with its price; nothing that is sure to
-    take `best_s` seconds or more. Errors: those of `Prices.of`.
+    take `best_s` seconds or more. `estimates`: nor what is only likely to. Errors: those of `Prices.of`.
     """
+    kinds = {prices.config.kind(layer) for layer in range(prices.config.num_layers)}
+    expects = estimates or len(kinds) == 1
     limits, limit_B = prices.request.limits, prices.request.limit_B
     every = levels_of(prices.config, prices.request.limits, rules, layout)
     if every and not _is_pinned(limits) and prices.recomputes(layout):
@@ -54,16 +59,11 @@ def fitted(prices: Prices, layout: UniformLayout, rules: Rules, best_s: float) -
         if most[1].peak_memory_B > limit_B:
             continue
         for parts in ((), *rules.selections):
-            fewest = _fewest_alike if rules.recomputes_alike else _fewest
+            fewest = _fewest_alike if rules.recomputes_alike else partial(_fewest, expects=expects)
             for found, price in fewest(prices, at, parts, best_s):
                 if price.peak_memory_B <= limit_B:
                     best_s = min(best_s, price.step_time_s)
                 yield found, price
-
-
-def could_fit(prices: Prices, layout: UniformLayout, rules: Rules) -> bool:
-    """Whether `layout` fits with all of its blocks recomputed, or as pinned. Errors: those of `Prices.of`."""
-    return max(least_peaks_B(prices, layout, rules), default=0) <= prices.request.limit_B
 
 
 def least_peaks_B(prices: Prices, layout: UniformLayout, rules: Rules) -> tuple[int, ...]:
@@ -98,9 +98,9 @@ def _at(prices: Prices, layout: UniformLayout, blocks: tuple[int, ...], parts: P
     return found, prices.of(found)
 
 
-def _fewest(prices: Prices, layout: UniformLayout, parts: Parts, best_s: float) -> Iterator[Found]:
+def _fewest(prices: Prices, layout: UniformLayout, parts: Parts, best_s: float, expects: bool) -> Iterator[Found]:
     """`layout`, which fits with all blocks recomputed, with the `parts` of all blocks and as few blocks as a whole as fit;
-    what is tried, the best last.
+    what is tried, the best last. `expects`: not if `_expected_s` are too many.
     """
     limit_B = prices.request.limit_B
     held = layout.stages.of(prices.config.num_layers)
@@ -118,7 +118,7 @@ def _fewest(prices: Prices, layout: UniformLayout, parts: Parts, best_s: float) 
         _End(0 if one.peak_B <= limit_B else number, peak_B)
         for one, number, peak_B in zip(few, held, most[1].stage_peaks_B, strict=True)
     ]
-    if _expected_s(layout, least[1], most[1], limit_B) >= best_s:
+    if expects and _expected_s(layout, least[1], most[1], limit_B) >= best_s:
         return
     while any(high.blocks - low.blocks > 1 for low, high in zip(few, many, strict=True)):
         tried = at(tuple(_guess(low, high, limit_B) for low, high in zip(few, many, strict=True)))

@@ -32,6 +32,9 @@ KEPT_INPUTS = 0.7
 stage, weights in use aside.
 """
 
+STAGED = 16
+"""empirical: programs of one stage that take as long to price as those of a pipeline's stages."""
+
 PRODUCTS = 3
 """Weights of an expert: gate, up and down."""
 
@@ -74,13 +77,15 @@ class _Whole:
 @dataclass
 class Prices:
     """Prices of layouts of the network `config`, whose batch is that of a step. `number`: how many were asked for. `highest`:
-    up to which level the optimizer of a layout may be sharded, for what its bytes are at least.
+    up to which level the optimizer of a layout may be sharded, for what its bytes are at least. `work`: programs of one stage
+    that were priced, or others that take as long (`STAGED`).
     """
 
     config: TransformerConfig
     request: Request
     highest: Callable[[UniformLayout], OptimizerLevel] = attrgetter("optimizer_level")
     number: int = 0
+    work: int = 0
     _whole: dict[tuple[int, Degrees, bool], _Whole] = field(default_factory=dict)
     _refused: dict[tuple[int, Degrees, bool], SymTensorError] = field(default_factory=dict)
     _recomputed: dict[tuple[int, Degrees], float] = field(default_factory=dict)
@@ -167,6 +172,7 @@ class Prices:
 
     def _as_run(self, network: TransformerConfig, layout: UniformLayout) -> PlanBill:
         runtime = self.request.runtime
+        self.work += STAGED if layout.stages.number > 1 else 1
         return folded_bill(network, as_run(layout, runtime), runtime.fuses)
 
     def _samples(self, layout: UniformLayout) -> int:

@@ -29,7 +29,7 @@ from ms_symtensor.search.constraints.request import GIB, Request
 from ms_symtensor.strategy.plan import Plan, SearchReport
 from ms_symtensor.tensor.graph import Graph
 from ms_symtensor.uniform.estimate import estimate
-from ms_symtensor.uniform.fitting import Found, could_fit, fitted, least_peaks_B
+from ms_symtensor.uniform.fitting import Found, fitted, least_peaks_B
 from ms_symtensor.uniform.layout import UniformLayout
 from ms_symtensor.uniform.moving import moved
 from ms_symtensor.uniform.prices import Prices
@@ -96,42 +96,53 @@ def best_layout(
 
 
 def fast_layouts(
-    config: TransformerConfig, request: Request, cutoff_s: Callable[[list[Found]], float], rules: Rules = ANY
-) -> list[Found]:
-    """The layouts that `best_layout` prices on its way and that fit, and all others that fit and take less than what `cutoff_s`
-    says of those, each with as little recomputed as fits. Errors: those of `best_layout`.
+    config: TransformerConfig,
+    request: Request,
+    cutoff_s: Callable[[list[Found]], float],
+    rules: Rules = ANY,
+    work: float = math.inf,
+) -> tuple[list[Found], float]:
+    """The layouts that `best_layout` prices on its way and that fit, and others that fit and take less than what `cutoff_s` says
+    of those, each with as little recomputed as fits: all that so much `work` (`Prices.work`) is enough for, half of it for the
+    first ones. Also the seconds that no other takes less than, of all that were left out. Errors: those of `best_layout`.
     """
     prices = _prices(config, request, rules)
-    found = _fitting(prices, rules).fits
-    limit_s, too_large = cutoff_s(found), set[UniformLayout]()
-    every = sorted(layouts(config, request, rules, Refused()), key=lambda one: -one.stages.micro_batch_num)
-    for layout in every:  # those of fewer micro-batches, which are larger, need no less
-        alike = _with_one_micro_batch(layout)
+    found = _fitting(prices, rules, work / 2).fits
+    limit_s, too_large, order = cutoff_s(found), dict[UniformLayout, int](), count()
+    waiting: list[tuple[float, int, bool, UniformLayout]] = []  # bound, order, is the bound rough, layout
+    for layout in layouts(config, request, rules, Refused()):
         with suppress(SymTensorError):
-            if alike in too_large or not _may_take(prices, layout, limit_s):
+            waiting.append((prices.rough(layout)[0], next(order), True, layout))
+    heapq.heapify(waiting)
+    while waiting and waiting[0][0] < limit_s and prices.work < work:
+        least_s, _, is_rough, layout = heapq.heappop(waiting)
+        alike, number = _with_one_micro_batch(layout), layout.stages.micro_batch_num
+        if number <= too_large.get(alike, 0):  # fewer micro-batches, which are larger, need no less
+            continue
+        with suppress(SymTensorError):
+            if is_rough and any(
+                needed_B > request.limit_B
+                for needed_B in (prices.rough(layout)[2], prices.needed_by_few_B(layout), prices.needed_B(layout))
+            ):
                 continue
-            if not could_fit(prices, layout, rules):
-                too_large.add(alike)
-                continue
-            priced = fitted(prices, layout, rules, limit_s)
-            found = [*found, *(one for one in priced if one[1].peak_memory_B <= request.limit_B)]
-    return found
+            if is_rough:
+                heapq.heappush(waiting, (max(least_s, prices.least(layout)[0]), next(order), False, layout))
+            elif max(_least_peaks_B(prices, layout, rules), default=0) > request.limit_B:
+                too_large[alike] = config.batch_size
+            else:
+                priced = fitted(prices, layout, rules, limit_s, estimates=False)
+                found += [one for one in priced if one[1].peak_memory_B <= request.limit_B]
+    return found, waiting[0][0] if waiting else math.inf
 
 
 def _prices(config: TransformerConfig, request: Request, rules: Rules) -> Prices:
     return Prices(config, request, lambda layout: levels_of(config, request.limits, rules, layout)[-1])
 
 
-def _may_take(prices: Prices, layout: UniformLayout, limit_s: float) -> bool:
-    """Whether `layout` may fit, and take less than `limit_s`, by its bounds. Errors: those of `Prices.least`."""
-    rough_s, _, least_B = prices.rough(layout)
-    return rough_s < limit_s and least_B <= prices.request.limit_B and prices.least(layout)[0] < limit_s
-
-
-def _fitting(prices: Prices, rules: Rules) -> _Looked:
+def _fitting(prices: Prices, rules: Rules, work: float = math.inf) -> _Looked:
     """Errors: those of `best_layout`."""
     request, refused = prices.request, Refused()
-    looked = _look(prices, rules, refused)
+    looked = _look(prices, rules, refused, work)
     if math.isinf(looked.least_s) and math.isinf(looked.least_B):
         raise InputError(
             f"no uniform layout on {request.device_num} devices: {refused.reason or 'the pins leave none'}"
@@ -170,7 +181,8 @@ def _least_peaks_B(prices: Prices, layout: UniformLayout, rules: Rules) -> tuple
     return ()
 
 
-def _look(prices: Prices, rules: Rules, refused: Refused) -> _Looked:
+def _look(prices: Prices, rules: Rules, refused: Refused, work: float) -> _Looked:
+    """Looks until it has done so much `work`, and on where nothing fits so far."""
     found, order, limit_B = _Looked(), count(), prices.request.limit_B
     waiting: list[tuple[float, int, float, bool, UniformLayout]] = []  # guess, order, bound, is the bound rough, layout
     for layout in layouts(prices.config, prices.request, rules, refused):
@@ -185,7 +197,7 @@ def _look(prices: Prices, rules: Rules, refused: Refused) -> _Looked:
             found.least_B = min(found.least_B, least_B)
     heapq.heapify(waiting)
     idle, too_large = 0, dict[UniformLayout, int]()
-    while waiting and waiting[0][0] < found.best_s and idle < PATIENCE:
+    while waiting and waiting[0][0] < found.best_s and idle < PATIENCE and (prices.work < work or not found.fits):
         _, _, least_s, is_rough, layout = heapq.heappop(waiting)
         micro_batch_num, alike = layout.stages.micro_batch_num, _with_one_micro_batch(layout)
         if micro_batch_num <= too_large.get(alike, 0):  # fewer micro-batches, which are larger, need no less

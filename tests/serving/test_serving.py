@@ -196,6 +196,14 @@ def test_requests_of_a_cycle_are_within_both_caches_and_make_its_rate():
     assert found.tpot_s <= 0.05 and found.requests_per_s == pytest.approx(first.count * last.requests_per_s)
 
 
+def test_in_turns_a_window_bounds_the_cache_that_moves():
+    """Of the whole cache a message would find no room."""
+    kinds = tuple(BlockKind(window=0 if layer % 6 == 5 else 128) for layer in range(30))
+    config = replace(dimensions_of("llama3_8b", num_layers=30), kinds=kinds)
+    fixed = fixed_of(["prefill.pp=2", "decode.tp=2"])
+    assert search(request_for(config, devices=2, fixed=fixed), (TURNS,)).best.transition_s > 0
+
+
 def test_more_requests_take_longer_and_give_more():
     passes = decode(request_for("llama3_70b"), Strategy(tp=8, ffn_tp=8))
     assert (np.diff(passes.stage_s) > -1e-9).all()

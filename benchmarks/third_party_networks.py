@@ -1,12 +1,15 @@
 """Networks of mindcv, mindone and MindSpore's own layers at reduced sizes, as factories: `file.py:name` returns (cell, inputs).
 
 Functions of mint without a distributed form give way to those of ops that compute the same, as docs/limits/networks.md says.
+`file.py:mindcv_NAME` is NAME of mindcv as it comes, for 16 classes.
 """
 
+import importlib
 import importlib.util
 import re
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +62,27 @@ class Classified(nn.Cell):
 def image_network(module: str, name: str, size: int = 64, **options: Any) -> Any:
     made = getattr(importlib.import_module(f"mindcv.models.{module}"), name)(num_classes=16, **options)
     return Classified(made), (numbers(BATCH, 3, size, size), words(BATCH) % 16)
+
+
+_AS_PUBLISHED = "mindcv_"
+_SIZES = {
+    "cmt_tiny": 160, "crossvit_9": 240, "swinv2_tiny_window8": 256, "mobilevit_xx_small": 256, "edgenext_xx_small": 256,
+    "halonet_50t": 256, "inception_v4": 299, "xception": 299,
+}  # fmt: skip
+"""Of images, where that is not 224."""
+
+
+def __getattr__(name: str) -> Callable[[], Any]:
+    if not name.startswith(_AS_PUBLISHED):
+        raise AttributeError(name)
+    published = name[len(_AS_PUBLISHED) :]
+
+    def factory() -> Any:
+        size = _SIZES.get(published, 224)
+        made = importlib.import_module("mindcv").create_model(published, num_classes=16)
+        return Classified(made), (numbers(BATCH, 3, size, size), words(BATCH) % 16)
+
+    return factory
 
 
 def resnet50() -> Any:

@@ -210,7 +210,12 @@ def _network(made: Any, place: str) -> Network:
 
 
 def _first_line(error: BaseException) -> str:
-    line = next(iter(str(error).strip().splitlines()), type(error).__name__)
+    line = ""
+    for part in str(error).strip().splitlines():
+        line = f"{line} {part.strip()}".strip()
+        if line.count("(") <= line.count(")"):  # MindSpore writes tensors on several lines
+            break
+    line = line or type(error).__name__
     if not _WITHOUT_KERNEL.search(line):
         return line
     return f"{line} Constructors run on this machine's CPU, which lacks that kernel: make the constant with numpy, or with ops"

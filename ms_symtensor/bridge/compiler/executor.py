@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import count
+from pathlib import Path
 from types import CodeType
 from typing import Any
 
@@ -30,6 +31,7 @@ _CAUSES = {
     ),
 }
 """What is behind messages of MindSpore that name no cause, by how they begin."""
+_PACKAGE = str(Path(__file__).parents[2])
 _PLACE = re.compile(r"In file (\S+:\d+)")
 _LOGGED_ERROR = re.compile(r"\[ERROR\][^\]]*\] \w+\] (.*)")
 _PRECOMPILE_ONLY = "MS_DEV_PRECOMPILE_ONLY"  # MindSpore stops after the front end
@@ -136,8 +138,8 @@ def explain(error: BaseException, logged: Sequence[str] = ()) -> str:
     cause = next((cause for begin, cause in _CAUSES.items() if text.startswith(begin)), "")
     text = f"{text.rstrip('.')}: {cause}" if cause else text
     places = [match.group(1) for line in lines if (match := _PLACE.search(line))]
-    own = [place for place in places if "/mindspore/" not in place]
-    place = next(iter(own or places), "")
+    own = [place for place in places if "/mindspore/" not in place and not place.startswith(_PACKAGE)]
+    place = own[-1] if own else next(iter(places), "")  # MindSpore tells the outermost call first
     return f"{text} (at {place})" if place else text
 
 

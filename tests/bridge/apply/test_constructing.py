@@ -48,6 +48,10 @@ def positions():
     return Positions(), (Tensor(np.ones((16, 2, 4), np.float32)),)
 
 
+def uninitialized():
+    raise RuntimeError("The Tensor(shape=[1], value=\\n<uninitialized>) is uninitialized.\\nMore")
+
+
 def without():
     mint.linalg.qr(Tensor(np.eye(3, dtype=np.float32)))
 """
@@ -78,6 +82,11 @@ def test_what_cannot_be_made_here_is_told_with_the_way_round(place: str) -> None
         InputError, match=r"LinalgQr unregistered.*which lacks that kernel: make the constant with numpy"
     ):
         load_factory(f"{place}:without")
+
+
+def test_a_tensor_on_several_lines_does_not_end_what_went_wrong(place: str) -> None:
+    with pytest.raises(InputError, match=r"value= <uninitialized>\) is uninitialized\.\)$"):
+        load_factory(f"{place}:uninitialized")
 
 
 X = ms.Tensor(np.array([[3.0, -1.0, 2.0], [0.5, 4.0, -6.0]], np.float32))

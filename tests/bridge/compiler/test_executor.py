@@ -22,6 +22,13 @@ def test_the_users_line_comes_before_mindspores_own():
     assert explain(RuntimeError(MESSAGE)) == "Failure:operator MatMul init failed (at /home/me/net.py:17)"
 
 
+def test_the_line_is_that_of_the_innermost_call():
+    inner = MESSAGE + "# 2 In file /home/me/layer.py:4, 15~59\n# 3 In file /venv/lib/mindspore/ops/pad.py:40, 4~10\n"
+    assert explain(RuntimeError(inner)).endswith("(at /home/me/layer.py:4)")
+    step = f"# 4 In file {inspect.getsourcefile(explain)}:51, 4~70\n"
+    assert explain(RuntimeError(inner + step)).endswith("(at /home/me/layer.py:4)")
+
+
 def test_the_reason_may_stand_in_the_log_only():
     text = explain(RuntimeError(MESSAGE), ["MatMulInfo0: 64 cannot be divisible by 3"])
     assert text.startswith("Failure:operator MatMul init failed: MatMulInfo0: 64 cannot be divisible by 3 (at")

@@ -97,16 +97,22 @@ def _recomputes_sends(
     return any(_marked_around(op, marked))
 
 
+def _place(op: Op) -> tuple[str, ...]:
+    """`path_of`; in its block where its name tells another, as that of a functional operator may, which all blocks share."""
+    path, block = path_of(op), () if op.block is None else tuple(op.block.split("."))
+    return path if path[: len(block)] == block else (*block, path[-1])
+
+
 def _marked_around(op: Op, marked: set[tuple[str, ...]]) -> Iterator[tuple[str, ...]]:
     """The cells with `recompute()` in which `op` stands."""
-    path = path_of(op)
+    path = _place(op)
     return (path[:depth] for depth in range(len(path)) if path[:depth] in marked)
 
 
 def _users_outside(graph: Graph, op: Op, path: tuple[str, ...]) -> bool:
     """Whether an operator outside the cell at `path` reads a result of `op`."""
     return any(
-        path_of(user)[: len(path)] != path
+        _place(user)[: len(path)] != path
         for index in range(len(op.outputs))
         for user, _ in graph.users.get(OpOutput(op.name, index), ())
     )

@@ -14,6 +14,7 @@ from ms_symtensor.ops.placement import OpStrategy
 from ms_symtensor.program.partition import partition
 from ms_symtensor.program.program import Phase
 from ms_symtensor.program.settings import Recompute, StagePlan
+from ms_symtensor.tensor.graph import OpOutput
 
 
 @pytest.fixture(scope="module")
@@ -42,6 +43,17 @@ def test_what_a_block_without_marks_delivers_is_not_moved_again_for_others():
     program = compile_rank(training_cell(cell), *inputs, SENS, device_num=8, parallel=parallel_config(plan))
     compared = compare(graph, partition(graph, StagePlan(stage.strategies, settings)), program)
     assert compared.differences == ()
+
+
+def test_what_stands_in_the_scope_of_another_cell_belongs_to_its_block():
+    """Functional operators may: MindSpore shares their primitives between cells."""
+    cell, _, graph, _ = planned("llama2_7b", 2, 4)
+    cast = next(op for op in graph.ops if op.name.endswith("1-TransformerBlock/feed_forward_norm-Norm/Cast-op1"))
+    place, elsewhere = OpOutput(cast.name), OpOutput("Default/Cast-op9")
+    ops = (replace(op, inputs=tuple(elsewhere if i == place else i for i in op.inputs)) for op in graph.ops)
+    ops = tuple(replace(op, name=elsewhere.op) if op.name == cast.name else op for op in ops)
+    cell.layers[1].recompute()
+    assert recomputed_by_user(cell, replace(graph, ops=ops)) == {"layers.1": Recompute(is_marked=False)}
 
 
 def test_operators_left_out_of_a_block_are_kept():

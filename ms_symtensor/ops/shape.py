@@ -110,13 +110,20 @@ _AT_AXIS = "... a! ..., *~1... -> ... 1 ... | a = axis {} 0"
 _NO_VIEW = "MindSpore partitions no mint.broadcast_to: use ops.broadcast_to or Tensor.broadcast_to"
 _DIAGONAL = "... a! ... -> {} ... ... 1 | a = dim1 1 0 and dim2 2 1"
 _STRETCHED = "... a. ... -> {} 1... ... 1 ... | a = unlike"
+_FROM_THE_END = "MindSpore partitions no Transpose whose axes count from the end: write (0, 2, 1) for (0, -1, 1)"
+
+
+def _counts_from_the_end(op: OpView) -> bool:
+    axes = op.argument(0, "perm", ())
+    return isinstance(axes, tuple) and any(isinstance(axis, int) and axis < 0 for axis in axes)
+
 
 RULES = {
     # MindSpore takes no strategy, the layout is that of the producer
     **alike("Cast Contiguous", rule("... -> ...", shardable=False)),
     "StopGradient": rule("~... -> ...", unit=Unit.NONE, shardable=False),
     "Reshape": reshape,
-    "Transpose": rule("... -> [...]p | p = perm 0"),
+    "Transpose": rule("... -> [...]p | p = perm 0", Quirks(refused=_FROM_THE_END, refused_where=_counts_from_the_end)),
     "ExpandDims": rule("... -> ... a. ... | a = axis 0 0", unit=Unit.NONE),
     "Squeeze": rule("... a ... -> ... ... | a = ones axis 0", unit=Unit.NONE),
     "StridedSlice": strided_slice,

@@ -196,10 +196,12 @@ def _look(prices: Prices, rules: Rules, refused: Refused, work: float) -> _Looke
         else:
             found.least_B = min(found.least_B, least_B)
     heapq.heapify(waiting)
-    idle, too_large = 0, dict[UniformLayout, int]()
+    idle, too_large, movable = 0, dict[UniformLayout, int](), set[UniformLayout]()
     while waiting and waiting[0][0] < found.best_s and idle < PATIENCE and (prices.work < work or not found.fits):
         _, _, least_s, is_rough, layout = heapq.heappop(waiting)
         micro_batch_num, alike = layout.stages.micro_batch_num, _with_one_micro_batch(layout)
+        if alike in movable:  # other stages may fit
+            found.least_s = min(found.least_s, least_s)
         if micro_batch_num <= too_large.get(alike, 0):  # fewer micro-batches, which are larger, need no less
             continue
         try:
@@ -214,7 +216,8 @@ def _look(prices: Prices, rules: Rules, refused: Refused, work: float) -> _Looke
             peaks_B = _least_peaks_B(prices, layout, rules)
             if max(peaks_B, default=0) > limit_B:
                 found.least_B, too_large[alike] = min(found.least_B, max(peaks_B)), prices.config.batch_size
-                if rules.moves_blocks and fmean(peaks_B) <= limit_B:  # other stages may fit
+                if rules.moves_blocks and fmean(peaks_B) <= limit_B:
+                    movable.add(alike)
                     found.least_s = min(found.least_s, least_s)
                 continue
             found.least_s = min(found.least_s, least_s)

@@ -29,6 +29,8 @@ _CAUSES = {
     "The method 'GetShapeVector()'": (
         "a tuple stands where a tensor is taken, as in Tensor.expand((2, 3)): use ops.broadcast_to, or pass a tensor"
     ),
+    "'For Tensor.transpose, the number of axes": "in a graph Tensor.transpose takes all axes: use swapaxes for two of them",
+    "Unsupported input type. For BitXor": "in a graph ^ takes no booleans: use !=",
 }
 """What is behind messages of MindSpore that name no cause, by how they begin."""
 _PACKAGE = str(Path(__file__).parents[2])

@@ -40,6 +40,14 @@ def test_the_reason_may_stand_in_the_log_only():
         ("The pointer[fg] is null.\n\n---\n- C++ Call Stack", "null: a condition of Python is left in the graph"),
         ("Cannot export a PyExecute CNode in MindIR.", "MindIR: Python runs in it, as for a dict that it returns"),
         ("The method 'GetShapeVector()' doesn't implement\n", "implement: a tuple stands where a tensor is taken"),
+        (
+            "'For Tensor.transpose, the number of axes must be equal to the dimension of Tensor.'",
+            "use swapaxes for two of them",
+        ),
+        (
+            "Unsupported input type. For BitXor, only integer types are supported.",
+            "supported: in a graph ^ takes no booleans: use !=",
+        ),
     ],
 )
 def test_the_cause_is_told_where_mindspore_tells_none(text, cause):

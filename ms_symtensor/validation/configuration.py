@@ -170,10 +170,10 @@ class Configuration:
     """One training step: a model, how devices share it, and what the framework does.
 
     device_num is the product of data, model (tensor), context and pipeline parallelism. The devices of a stage hold experts as
-    expert_model_parallel (tensor ranks that cut one; 0: all) x expert_parallel x copies. `interleave` chunks of blocks per stage.
-    `optimizer_weight_shard_size` -1: over all copies. `layers_on_stage` empty: as evenly as they divide, the first stages
-    one more. `head_stage` holds final norm and head; -1: the last. ImpossibleError if something is not positive or does
-    not divide.
+    expert_model_parallel (tensor ranks that cut one; 0: see `ranks_of_an_expert`) x expert_parallel x copies. `interleave`
+    chunks of blocks per stage. `optimizer_weight_shard_size` -1: over all copies. `layers_on_stage` empty: as evenly as they
+    divide, the first stages one more. `head_stage` holds final norm and head; -1: the last. ImpossibleError if something is
+    not positive or does not divide.
     """
 
     model: Transformer
@@ -250,8 +250,11 @@ class Configuration:
 
     @property
     def ranks_of_an_expert(self) -> int:
-        """Tensor ranks that cut every expert."""
-        return self.expert_model_parallel or self.model_parallel
+        """Tensor ranks that cut every expert: all, as Megatron does, unless different experts lie on more ranks than there are
+        copies of the data.
+        """
+        is_spread = self.data_parallel * self.context_parallel % self.expert_parallel
+        return self.expert_model_parallel or (1 if is_spread else self.model_parallel)
 
     @property
     def global_batch_size(self) -> int:

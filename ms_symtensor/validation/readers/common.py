@@ -1,30 +1,45 @@
-"""What several tables share: devices and batches must agree with their factors."""
+"""One way of reading rows: what tables call degrees, batches and measurements, and what their words stand for."""
 
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
 from math import prod
+from typing import Any, TypeVar
 
-from ms_symtensor.validation.dataset import UnusableRowError
+from ms_symtensor.validation.configuration import Configuration, Transformer
+from ms_symtensor.validation.dataset import Measurement, UnusableRowError
 from ms_symtensor.validation.table import Row
 
+DEGREES = {
+    "data_parallel": "dp", "model_parallel": "tp", "pipeline_stages": "pp", "context_parallel": "cp", "expert_parallel": "ep",
+    "interleave": "vpp",
+}  # fmt: skip
+"""Columns of degrees, which are 1 where a table has no such column, or nothing in it."""
+DEVICES = ("dp", "tp", "pp", "cp")
+"""Whose product the devices are."""
+MIB, GIB = 1 << 20, 1 << 30
+TIME, RATE, MEMORY, SHARE = "step_time_s", "tokens_per_s", "peak_memory_B", "mfu"
+MEASURED = {
+    "step_ms": (TIME, 1e3), "step_s": (TIME, 1.0), "tok_s_dev": (RATE, 1.0), "tok_s_gpu": (RATE, 1.0), "mfu_pct": (SHARE, 100.0),
+    "mfu": (SHARE, 100.0), "peak_mem_MB": (MEMORY, 1 / MIB), "max_alloc_MB": (MEMORY, 1 / MIB),
+    "dryrun_peak_MB": (MEMORY, 1 / MIB), "peak_mem_GB": (MEMORY, 1 / GIB), "mem_gb": (MEMORY, 1 / GIB),
+}  # fmt: skip
+"""Columns of what was measured, and how many of their units are a second, the whole or a byte; rates are those of a device."""
 
-def devices_must_agree(row: Row, *further: str) -> int:
-    """Number of devices: the product of dp, tp, pp and the columns `further`, which may be empty."""
-    factors = ("dp", "tp", "pp")
-    devices = row.count("n_devices")
-    product = prod(row.count(f) for f in factors) * prod(row.optional_count(f) or 1 for f in further)
-    if devices != product:
-        raise UnusableRowError(f"{' x '.join((*factors, *further))} is not n_devices")
-    return devices
+_Meaning = TypeVar("_Meaning")
 
 
-def ranks_of_an_expert(row: Row) -> int:
-    """expert_model_parallel of `row`, where nothing says it: see `tensor_ranks_of_an_expert`."""
-    copies = row.count("dp") * (row.optional_count("cp") or 1)
-    return tensor_ranks_of_an_expert(row.count("tp"), copies, row.optional_count("ep") or 1)
+@dataclass(frozen=True)
+class Names:
+    """What a table calls what others call otherwise; `micro_batches` "": they follow from the batch."""
+
+    micro_batch: str = "micro_batch"
+    batch: str = "global_batch"
+    seq_length: str = "seq_len"
+    micro_batches: str = ""
 
 
-def tensor_ranks_of_an_expert(tensor_ranks: int, copies: int, expert_parallel: int) -> int:
-    """All of them, as Megatron cuts experts, unless different experts lie on more ranks than there are copies of the data."""
-    return 1 if copies % expert_parallel else tensor_ranks
+NAMES = Names()
 
 
 def must_be_given(row: Row, *columns: str) -> None:
@@ -34,9 +49,57 @@ def must_be_given(row: Row, *columns: str) -> None:
             raise UnusableRowError(f"{column} is not given")
 
 
-def micro_batches(row: Row, samples: int, column: str = "global_batch") -> int:
-    """Micro-batches of a step, of `samples` each on all devices together."""
-    number, rest = divmod(row.count(column), samples)
-    if rest or not number:
-        raise UnusableRowError(f"{column} is no multiple of dp x micro-batch")
-    return number
+def known(row: Row, column: str, words: Mapping[str, _Meaning], patterns: bool = False) -> _Meaning:
+    """What the cell stands for: the first that it is, or that occurs in it, of `words`. UnusableRowError where none is."""
+    text = row.text(column)
+    for word, meaning in words.items():
+        if re.search(word, text, re.IGNORECASE) if patterns else word == text:
+            return meaning
+    raise UnusableRowError(f"unknown {column} {text!r}")
+
+
+def is_timed(row: Row) -> bool:
+    """Whether the row ran, and not out of memory. UnusableRowError for another status."""
+    status = row.text("status")
+    if status != "ok" and "oom" not in status.lower():
+        raise UnusableRowError(f"status {status!r}: neither timed nor out of memory")
+    return status == "ok"
+
+
+def configuration(row: Row, model: Transformer, names: Names = NAMES, copies: int = 1, **more: Any) -> Configuration:
+    """The step of a row: its degrees, whose product the devices must be, its sequence and its batch, of which `copies` parts run
+    side by side; `more`: what else the configuration has.
+    """
+    found = {name: row.count(column) for name, column in DEGREES.items() if row.cells.get(column)}
+    columns = [column for column in DEVICES if column in row.cells]
+    if row.count("n_devices") != prod(row.count(c) if c != "cp" else row.optional_count(c) or 1 for c in columns):
+        raise UnusableRowError(f"{' x '.join(columns)} is not n_devices")
+    size = row.count(names.micro_batch) * copies
+    if names.micro_batches:
+        number = row.count(names.micro_batches)
+    else:
+        number, rest = divmod(row.count(names.batch), row.count("dp") * size)
+        if rest or not number:
+            raise UnusableRowError(f"{names.batch} is no multiple of dp x micro-batch")
+    return Configuration(
+        model, row.count(names.seq_length), **{"micro_batch_size": size, "micro_batch_num": number} | found | more
+    )
+
+
+def measured(row: Row, step: Configuration, *columns: str, timed: bool = True, **more: Any) -> Measurement:
+    """What `columns` say of a step; of several that say the same the first that is filled. A step that ran has a time where one
+    column alone is for it; UnusableRowError where it has nothing of all that.
+    """
+    found: dict[str, Any] = {}
+    times = [column for column in columns if MEASURED[column][0] in (TIME, RATE)]
+    for column in columns:
+        what, unit = MEASURED[column]
+        name = TIME if column in times else what
+        is_optional = column not in times or len(times) > 1
+        if name in found or (name == TIME and not timed) or (is_optional and not row.text(column)):
+            continue
+        if number := row.positive(column) if name == TIME else row.number(column):
+            found[name] = step.tokens / (number * step.device_num) if what == RATE else number / unit
+    if timed and not found:
+        raise UnusableRowError("neither step time nor memory was measured")
+    return Measurement(**{"fits": timed, **found, **more})

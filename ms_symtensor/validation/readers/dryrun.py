@@ -1,15 +1,14 @@
 """ms_dryrun_memory_deepseek3.csv: peaks of MindSpore's dry runs of DeepSeek-V3 on 1,024 devices, of one pipeline stage each."""
 
 from ms_symtensor.program.settings import OptimizerLevel
-from ms_symtensor.validation.configuration import Configuration, Experts, Transformer
-from ms_symtensor.validation.dataset import Case, Measurement, UnusableRowError
-from ms_symtensor.validation.readers.common import devices_must_agree
+from ms_symtensor.validation.configuration import Experts, Transformer
+from ms_symtensor.validation.dataset import Case, UnusableRowError
+from ms_symtensor.validation.readers.common import Names, configuration, measured
 from ms_symtensor.validation.readers.families import family_of
 from ms_symtensor.validation.table import Row
 
 NAME = "ms_dryrun_memory_deepseek3"
 COLUMNS = ("model", "n_devices", "dp", "tp", "pp", "ep", "micro_batch", "seq_len", "dryrun_peak_MB")
-MIB = 1 << 20
 _FAMILY = family_of("deepseek-v3")
 CAPACITY = 1.5  # capacity_factor of MindFormers' DeepSeek-V3: experts have room for so many times their mean tokens
 BLOCKS = 61  # huggingface.co/deepseek-ai/DeepSeek-V3, config.json
@@ -26,9 +25,8 @@ def deepseek_v3(blocks: int = BLOCKS) -> Transformer:
         dense_blocks=min(_FAMILY.dense_blocks, blocks),
     )
     return Transformer(
-        7168, blocks, 128, 128, 18432, _FAMILY.vocab_size, head_dim=128, experts=experts,
-        latent_attention=_FAMILY.latent_attention, mtp_blocks=_FAMILY.mtp_blocks,
-    )  # fmt: skip
+        7168, blocks, 128, 128, 18432, _FAMILY.vocab_size, head_dim=128, experts=experts, **_FAMILY.facts
+    )
 
 
 def case(row: Row) -> Case:
@@ -41,28 +39,21 @@ def case(row: Row) -> Case:
     """
     if "deepseek" not in row.text("model").lower().replace("-", "") or "v3" not in row.text("model").lower():
         raise UnusableRowError(f"the dimensions of {row.text('model')} are not known")
-    devices_must_agree(row)
     stages = row.count("pp")
     model = deepseek_v3()
     each, more = divmod(model.num_layers + model.mtp_blocks, stages)
     layers = [each + (stage == 0 < more or stages - more <= stage < stages - 1) for stage in range(stages)]
     layers[-1] -= model.mtp_blocks
-    configuration = Configuration(
+    step = configuration(
+        row,
         model,
-        row.count("seq_len"),
-        data_parallel=row.count("dp"),
-        model_parallel=row.count("tp"),
+        Names(micro_batches="pp"),
         sequence_parallel=row.count("tp") > 1,
-        expert_parallel=row.count("ep"),
         expert_model_parallel=1,
-        pipeline_stages=stages,
-        micro_batch_size=row.count("micro_batch"),
-        micro_batch_num=stages,
         layers_on_stage=tuple(layers),
         optimizer_level=OptimizerLevel.LEVEL1,
         framework="mindspore",
     )
-    measured = Measurement(
-        peak_memory_B=row.positive("dryrun_peak_MB") * MIB, stage=min(stages - model.num_layers % stages, stages - 1)
-    )
-    return Case(row.line, f"DeepSeek-V3|pp{stages}", configuration, measured)
+    stage = min(stages - model.num_layers % stages, stages - 1)
+    found = measured(row, step, "dryrun_peak_MB", fits=None, stage=stage)
+    return Case(row.line, f"DeepSeek-V3|pp{stages}", step, found)

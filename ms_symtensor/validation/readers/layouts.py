@@ -6,11 +6,10 @@ from ms_symtensor.validation.configuration import (
     FULL_RECOMPUTATION,
     NO_RECOMPUTATION,
     AttentionKernel,
-    Configuration,
     Transformer,
 )
-from ms_symtensor.validation.dataset import Case, Measurement, UnusableRowError
-from ms_symtensor.validation.readers.common import devices_must_agree, micro_batches
+from ms_symtensor.validation.dataset import Case
+from ms_symtensor.validation.readers.common import configuration, is_timed, known, measured
 from ms_symtensor.validation.table import Row
 
 NAME = "layouts_a100"
@@ -20,29 +19,25 @@ COLUMNS = (
 )  # fmt: skip
 VOCABULARY = 128000  # untied: with it the column mfu of every timed row agrees with 6 N + 12 L h s FLOPs per token
 KERNELS = {
-    "torch": AttentionKernel.PLAIN,
-    "fused": AttentionKernel.FUSED_SOFTMAX,
-    "flash_attentionv1.0.8": AttentionKernel.FLASH1,
-    "flash_attention2": AttentionKernel.FLASH,
+    f"{name}{suffix}": (kernel, bool(suffix))
+    for name, kernel in (
+        ("torch", AttentionKernel.PLAIN),
+        ("fused", AttentionKernel.FUSED_SOFTMAX),
+        ("flash_attentionv1.0.8", AttentionKernel.FLASH1),
+        ("flash_attention2", AttentionKernel.FLASH),
+    )
+    for suffix in ("", " + RMS kernel")
 }
-RMS_KERNEL = " + RMS kernel"
+"""Attention, and whether norms are fused."""
 RECOMPUTATION = {"disabled": NO_RECOMPUTATION, "every_layer": FULL_RECOMPUTATION}
 ZERO = {"ZeRO-1": OptimizerLevel.LEVEL1, "": OptimizerLevel.NONE, "none": OptimizerLevel.NONE}
 
 
 def case(row: Row) -> Case:
     """LLaMA in bfloat16 under Aleph Alpha's trainer; "Kernel not available" and the like are neither fit nor out of memory."""
-    status = row.text("status")
-    if status != "ok" and "OOM" not in status:
-        raise UnusableRowError(f"status {status!r}: neither timed nor out of memory")
-    kernel = row.text("kernel")
-    devices_must_agree(row)
-    for column, known in (("recompute", RECOMPUTATION), ("zero", ZERO)):
-        if row.text(column) not in known:
-            raise UnusableRowError(f"unknown {column} {row.text(column)!r}")
-    if kernel.removesuffix(RMS_KERNEL) not in KERNELS:
-        raise UnusableRowError(f"unknown kernel {kernel!r}")
-    configuration = Configuration(
+    timed, (attention, fused_norm) = is_timed(row), known(row, "kernel", KERNELS)
+    step = configuration(
+        row,
         Transformer(
             hidden_size=row.count("hidden"),
             num_layers=row.count("layers"),
@@ -51,17 +46,11 @@ def case(row: Row) -> Case:
             intermediate_size=row.count("ffn"),
             vocab_size=VOCABULARY,
         ),
-        row.count("seq_len"),
-        data_parallel=row.count("dp"),
-        model_parallel=row.count("tp"),
         sequence_parallel=row.flag("sequence_parallel") and row.count("tp") > 1,
-        pipeline_stages=row.count("pp"),
-        micro_batch_size=row.count("micro_batch"),
-        micro_batch_num=micro_batches(row, row.count("dp") * row.count("micro_batch")),
-        optimizer_level=ZERO[row.text("zero")],
-        recomputation=RECOMPUTATION[row.text("recompute")],
-        attention=KERNELS[kernel.removesuffix(RMS_KERNEL)],
-        fused_norm=kernel.endswith(RMS_KERNEL),
+        optimizer_level=known(row, "zero", ZERO),
+        recomputation=known(row, "recompute", RECOMPUTATION),
+        attention=attention,
+        fused_norm=fused_norm,
         bytes_per_parameter=Stored(gradient=2),  # whole models of 13e9 parameters fit one device with ZeRO-1
         loss="torch",
         fused_layers=False,  # of its kernels only attention and norm are its own
@@ -70,10 +59,5 @@ def case(row: Row) -> Case:
         overlap_weights=False,
     )
     workload = ("model", "n_devices", "seq_len", "global_batch")
-    step_time_s = row.positive("step_s") if status == "ok" else None
-    return Case(
-        row.line,
-        "|".join(row.text(column) for column in workload),
-        configuration,
-        Measurement(step_time_s=step_time_s, fits=status == "ok"),
-    )
+    group = "|".join(row.text(column) for column in workload)
+    return Case(row.line, group, step, measured(row, step, "step_s", timed=timed))

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from typing import Any
 
 from ms_symtensor.cost.runtime import Stored
 from ms_symtensor.program.settings import OptimizerLevel
@@ -20,7 +21,8 @@ from ms_symtensor.validation.configuration import (
     in_parts,
 )
 from ms_symtensor.validation.dataset import UnusableRowError
-from ms_symtensor.validation.readers.common import devices_must_agree, micro_batches, ranks_of_an_expert
+from ms_symtensor.validation.readers import common
+from ms_symtensor.validation.readers.common import NAMES, Names
 from ms_symtensor.validation.table import Row
 
 Options = Mapping[str, str]
@@ -59,30 +61,23 @@ def must_be_usable(options: Options, packed: bool = False) -> None:
         raise UnusableRowError("stage=sft: samples of unknown length, unless packed")
 
 
-def configuration(
-    row: Row, options: Options, model: Transformer, seq_length: int, micro_batch: int, global_batch: str
-) -> Configuration:
-    """What MindSpeed runs under `options`, with the degrees of `row`, whose column `global_batch` has the samples of a step; the
-    optimizer and sequence parallelism as the options say.
+def configuration(row: Row, options: Options, model: Transformer, names: Names = NAMES, **more: Any) -> Configuration:
+    """What MindSpeed runs under `options`, with the degrees of `row`; the optimizer and sequence parallelism as the options say,
+    unless `more` does.
     """
-    devices_must_agree(row, "cp")
-    interleave = row.optional_count("vpp") or 1
-    return Configuration(
+    own = {
+        "sequence_parallel": "sequence-parallel" in options and row.count("tp") > 1,
+        "optimizer_level": optimizer_level(options),
+    }
+    return common.configuration(
+        row,
         model,
-        seq_length,
-        data_parallel=row.count("dp"),
-        model_parallel=row.count("tp"),
-        sequence_parallel="sequence-parallel" in options and row.count("tp") > 1,
-        context_parallel=row.optional_count("cp") or 1,
+        names,
+        **own | more,
         expert_parallel=expert_parallel(options, row),
-        expert_model_parallel=expert_model_parallel(options, row),
-        pipeline_stages=row.count("pp"),
-        interleave=interleave,
-        micro_batch_size=micro_batch,
-        micro_batch_num=micro_batches(row, row.count("dp") * micro_batch, global_batch),
+        expert_model_parallel=expert_model_parallel(options),
         layers_on_stage=layers_on_stage(options),
-        optimizer_level=optimizer_level(options),
-        recomputation=recomputation(options, interleave),
+        recomputation=recomputation(options, row.optional_count("vpp") or 1),
         attention=attention(options),
         fused_norm="use-fused-rmsnorm" in options,
         precision=precision(options),
@@ -152,12 +147,9 @@ def expert_parallel(options: Options, row: Row) -> int:
     return size * row.count("tp") if "moe-tp-extend-ep" in options else size
 
 
-def expert_model_parallel(options: Options, row: Row) -> int:
-    """--expert-tensor-parallel-size, MindSpeed's --moe-tp-extend-ep; all tensor ranks if neither is there."""
-    if "moe-tp-extend-ep" in options:
-        return 1
-    size = options.get("expert-tensor-parallel-size", "")
-    return _number(size) if size else ranks_of_an_expert(row)
+def expert_model_parallel(options: Options) -> int:
+    """--expert-tensor-parallel-size, MindSpeed's --moe-tp-extend-ep; 0 if neither is there."""
+    return 1 if "moe-tp-extend-ep" in options else _number(options.get("expert-tensor-parallel-size") or "0")
 
 
 def optimizer_level(options: Options) -> OptimizerLevel:

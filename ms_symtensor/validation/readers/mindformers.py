@@ -19,8 +19,6 @@ from ms_symtensor.validation.configuration import (
     Transformer,
 )
 from ms_symtensor.validation.dataset import UnusableRowError
-from ms_symtensor.validation.readers import common
-from ms_symtensor.validation.table import Row
 
 Settings = Mapping[str, str]
 
@@ -126,9 +124,9 @@ def optimizer_level(zero: str) -> OptimizerLevel:
     return OptimizerLevel.NONE if zero in ("", "none", "none(dp=1)") else OptimizerLevel.LEVEL1
 
 
-def ranks_of_an_expert(model: Transformer, row: Row) -> int:
+def ranks_of_an_expert(model: Transformer) -> int:
     """Tensor ranks cut experts as they do a feed-forward (`mp` of the weights' (ep, 1, mp)), but for DeepSeek-V3's."""
-    return 1 if model.latent_attention else common.ranks_of_an_expert(row)
+    return 1 if model.latent_attention else 0
 
 
 def whole_embedding(settings: Settings) -> bool:

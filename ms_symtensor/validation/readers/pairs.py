@@ -14,7 +14,6 @@ from ms_symtensor.validation.configuration import (
     in_parts,
 )
 from ms_symtensor.validation.dataset import Pair, UnusableRowError
-from ms_symtensor.validation.readers.common import tensor_ranks_of_an_expert
 from ms_symtensor.validation.readers.published import published_model
 from ms_symtensor.validation.readers.slide import DEVICES as SLIDE_DEVICES
 from ms_symtensor.validation.readers.slide import slide_configuration
@@ -96,7 +95,6 @@ def _configuration(
     )  # Megatron's distributed optimizer, as MindSpeed's scripts have it with copies
     zero = _number(words, r"ZeRO-?(\d)")
     samples, expert_parallel = spread.data * spread.micro_batch_size, _degree(words, "EP") or 1
-    cut = tensor_ranks_of_an_expert(spread.tensor, spread.data * spread.context, expert_parallel)
     return Configuration(
         model,
         seq_length,
@@ -105,7 +103,7 @@ def _configuration(
         sequence_parallel=spread.tensor > 1,
         context_parallel=spread.context,
         expert_parallel=expert_parallel,
-        expert_model_parallel=1 if mindspore and model.latent_attention else cut,
+        expert_model_parallel=1 if mindspore and model.latent_attention else 0,
         pipeline_stages=spread.stages,
         interleave=_degree(words, "VPP") or 1,
         micro_batch_size=spread.micro_batch_size,

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from typing import Any
 
 from ms_symtensor.validation.configuration import Experts, Transformer
 from ms_symtensor.validation.dataset import UnusableRowError
@@ -9,48 +10,32 @@ from ms_symtensor.validation.readers.families import family_of
 
 
 def _model(
-    name: str,
-    hidden: int,
-    layers: int,
-    heads: int,
-    kv_heads: int,
-    ffn: int,
-    vocabulary: int = 0,
-    experts: Experts | None = None,
+    name: str, hidden: int, layers: int, heads: int, kv_heads: int, ffn: int, vocabulary: int = 0, **more: Any
 ) -> Transformer:
+    """One of the family of `name`, but for `more`."""
     family = family_of(name, hidden)
-    return Transformer(
-        hidden, layers, heads, kv_heads, ffn, vocabulary or family.vocab_size, family.head_dim, family.gated, family.norm,
-        family.position, family.linear_bias, family.qkv_bias, family.tied_embeddings, experts=experts,
-        latent_attention=family.latent_attention, mtp_blocks=family.mtp_blocks, geglu=family.geglu,
-        post_norms=family.post_norms, logit_cap=family.logit_cap, window=family.window, window_period=family.window_period,
-    )  # fmt: skip
+    facts = {**family.facts, **more}
+    return Transformer(hidden, layers, heads, kv_heads, ffn, vocabulary or family.vocab_size, **facts)
 
 
 # config.json of each model on huggingface.co, unless another source stands behind it; the longer names first
 _PUBLISHED = {
-    "deepseekv3": _model("deepseekv3", 7168, 61, 128, 128, 18432, experts=Experts(256, 8, 2048, 1, 3)),
-    "deepseekr1": _model("deepseekv3", 7168, 61, 128, 128, 18432, experts=Experts(256, 8, 2048, 1, 3)),
+    "deepseek(v3|r1)": _model("deepseekv3", 7168, 61, 128, 128, 18432, experts=Experts(256, 8, 2048, 1, 3)),
     "deepseek33b": _model("deepseek", 7168, 62, 56, 8, 19200, 32256),
     "deepseekcoder157b": _model("deepseek", 4096, 30, 32, 32, 11008, 102400),
     "deepseekv2": _model("deepseekv2", 5120, 60, 128, 128, 12288, experts=Experts(160, 6, 1536, 2, 1)),
     "codellama34b": _model("codellama", 8192, 48, 64, 8, 22016),
     "llama31405b": _model("llama3", 16384, 126, 128, 8, 53248),
-    "llama370b": _model("llama3", 8192, 80, 64, 8, 28672),
-    "llama38b": _model("llama3", 4096, 32, 32, 8, 14336),
-    "llama3170b": _model("llama3", 8192, 80, 64, 8, 28672),
-    "llama318b": _model("llama3", 4096, 32, 32, 8, 14336),
-    "llama321b": replace(_model("llama3", 2048, 16, 32, 8, 8192), tied_embeddings=True),
-    "llama323b": replace(_model("llama3", 3072, 28, 24, 8, 8192), tied_embeddings=True),
-    "llama3370b": _model("llama3", 8192, 80, 64, 8, 28672),
-    "llama270b": _model("llama2", 8192, 80, 64, 8, 28672),
+    "llama3[13]?70b": _model("llama3", 8192, 80, 64, 8, 28672),
+    "llama31?8b": _model("llama3", 4096, 32, 32, 8, 14336),
+    "llama321b": _model("llama3", 2048, 16, 32, 8, 8192, tied_embeddings=True),
+    "llama323b": _model("llama3", 3072, 28, 24, 8, 8192, tied_embeddings=True),
+    "llama2?70b": _model("llama2", 8192, 80, 64, 8, 28672),
     "llama234b": _model("llama2", 8192, 48, 64, 8, 22016),
     "llama213b": _model("llama2", 5120, 40, 40, 40, 13824),
     "llama27b": _model("llama2", 4096, 32, 32, 32, 11008),
-    "llama70b": _model("llama2", 8192, 80, 64, 8, 28672),  # there is no other one of this size without a number
     "llama65b": _model("llama", 8192, 80, 64, 64, 22016),
-    "llama33b": _model("llama", 6656, 60, 52, 52, 17920),
-    "llama30b": _model("llama", 6656, 60, 52, 52, 17920),
+    "llama3[03]b": _model("llama", 6656, 60, 52, 52, 17920),
     "llama13b": _model("llama", 5120, 40, 40, 40, 13824),
     "llama7b": _model("llama", 4096, 32, 32, 32, 11008),
     "llama2": _model("llama2", 4096, 32, 32, 32, 11008),  # "Llama2 32L", "Llama2-4L": of the 7B's width
@@ -58,20 +43,14 @@ _PUBLISHED = {
     "mixtral": _model("mixtral", 4096, 32, 32, 8, 14336, experts=Experts(8, 2, 14336)),
     "mistral7b": _model("mistral", 4096, 32, 32, 8, 14336),
     "aquila234b": _model("aquila", 6144, 60, 48, 8, 24576),
-    "aquila27b": _model("aquila", 4096, 32, 32, 32, 11008),
-    "aquila7b": _model("aquila", 4096, 32, 32, 32, 11008),
+    "aquila2?7b": _model("aquila", 4096, 32, 32, 32, 11008),
     "baichuan213b": _model("baichuan2", 5120, 40, 40, 40, 13696),
     "baichuan27b": _model("baichuan2", 4096, 32, 32, 32, 11008),
     "baichuan13b": _model("baichuan", 5120, 40, 40, 40, 13696),
     "baichuan7b": _model("baichuan", 4096, 32, 32, 32, 11008),
     "bloom7b": _model("bloom", 4096, 30, 32, 32, 16384),
     "bloom176b": _model("bloom", 14336, 70, 112, 112, 57344),
-    "chatglm26b": _model("chatglm", 4096, 28, 32, 2, 13696),
-    "codegeex26b": _model("codegeex", 4096, 28, 32, 2, 13696),
-    "glm32k": _model("chatglm", 4096, 28, 32, 2, 13696),
-    "chatglm36b": _model("chatglm", 4096, 28, 32, 2, 13696),
-    "glm36b": _model("chatglm", 4096, 28, 32, 2, 13696),
-    "glm26b": _model("chatglm", 4096, 28, 32, 2, 13696),
+    "(chat)?glm[23]6b|codegeex26b|glm32k": _model("chatglm", 4096, 28, 32, 2, 13696),
     "glm49b": _model("glm4", 4096, 40, 32, 2, 13696),
     "internlm27b": _model("internlm2", 4096, 32, 32, 8, 14336),
     "internlm220b": _model("internlm2", 6144, 48, 48, 8, 16384),
@@ -79,7 +58,7 @@ _PUBLISHED = {
     "internlm7b": _model("internlm", 4096, 32, 32, 32, 11008),
     "internlm20b": _model("internlm", 5120, 60, 40, 40, 13824),
     "gemma2b": _model("gemma", 2048, 18, 8, 1, 16384),
-    "gemma7b": replace(_model("gemma", 3072, 28, 16, 16, 24576), head_dim=256),
+    "gemma7b": _model("gemma", 3072, 28, 16, 16, 24576, head_dim=256),
     "gemma29b": _model("gemma2", 3584, 42, 16, 8, 14336),
     "gemma227b": _model("gemma2", 4608, 46, 32, 16, 36864),
     "qwen15110b": _model("qwen", 8192, 80, 64, 8, 49152),
@@ -93,14 +72,13 @@ _PUBLISHED = {
     "qwen2572b": _model("qwen", 8192, 80, 64, 8, 29568),
     "qwen2532b": _model("qwen", 5120, 64, 40, 8, 27648),
     "qwen2514b": _model("qwen", 5120, 48, 40, 8, 13824),
-    "qwen2.57b": _model("qwen", 3584, 28, 28, 4, 18944),  # Qwen2.5-7B; the next one is Qwen2-57B
+    r"qwen2\.57b": _model("qwen", 3584, 28, 28, 4, 18944),  # Qwen2.5-7B; the next one is Qwen2-57B
     "qwen257b": _model("qwen2moe", 3584, 28, 28, 4, 18944, experts=Experts(64, 8, 2560, 8)),
     "qwen272b": _model("qwen", 8192, 80, 64, 8, 29568),
     "qwen27b": _model("qwen", 3584, 28, 28, 4, 18944),
     "qwen215b": _model("qwen", 1536, 28, 12, 2, 8960),
     "qwen205b": _model("qwen", 896, 24, 14, 2, 4864),
-    "qwen338b": _model("qwen3", 4096, 36, 32, 8, 12288),
-    "qwen38b": _model("qwen3", 4096, 36, 32, 8, 12288),
+    "qwen33?8b": _model("qwen3", 4096, 36, 32, 8, 12288),
     "qwen314b": _model("qwen3", 5120, 40, 40, 8, 17408),
     "qwen3235b": _model("qwen3", 4096, 94, 64, 4, 12288, experts=Experts(128, 8, 1536)),
     "qwen332b": _model("qwen3", 5120, 64, 64, 8, 25600),
@@ -120,10 +98,10 @@ _PUBLISHED = {
     "yi34b": _model("yi34b", 7168, 60, 56, 8, 20480),
     # arXiv 2504.07866, section 2: Pangu Ultra
     "panguultra135b": _model("panguultra", 12288, 94, 96, 8, 28672),
-    "gptj6b": replace(_model("gptj", 4096, 28, 16, 16, 16384, 50400), gated=False, norm="layer_norm", linear_bias=True),
-    "falcon180b": replace(_model("falcon", 14848, 80, 232, 8, 59392, 65024), gated=False, norm="layer_norm"),
-    "falcon40b": replace(_model("falcon", 8192, 60, 128, 8, 32768, 65024), gated=False, norm="layer_norm"),
-    "falcon7b": replace(_model("falcon", 4544, 32, 71, 1, 18176, 65024), gated=False, norm="layer_norm"),
+    "gptj6b": _model("gptj", 4096, 28, 16, 16, 16384, 50400, gated=False, norm="layer_norm", linear_bias=True),
+    "falcon180b": _model("falcon", 14848, 80, 232, 8, 59392, 65024, gated=False, norm="layer_norm"),
+    "falcon40b": _model("falcon", 8192, 60, 128, 8, 32768, 65024, gated=False, norm="layer_norm"),
+    "falcon7b": _model("falcon", 4544, 32, 71, 1, 18176, 65024, gated=False, norm="layer_norm"),
     "grok1": _model("grok", 6144, 64, 48, 8, 32768, experts=Experts(8, 2, 32768)),
     # No transformer: one of Mamba2-8B's width and depth (arXiv 2406.07887) stands in, for what recomputation and cuts do
     "mamba2": _model("llama2", 4096, 56, 32, 32, 11008),
@@ -140,9 +118,14 @@ def published_model(name: str) -> Transformer:
     blocks = re.search(r"\b(\d+)L\b", plain)
     dotted = re.sub(r"[^a-z0-9.]", "", re.sub(r"\b\d+L\b", "", plain).lower())
     keys = (dotted, dotted.replace(".", ""))
-    found = next((model for key in keys for known, model in _PUBLISHED.items() if key == known), None) or next(
-        (model for key in keys for known, model in _PUBLISHED.items() if key.startswith(known)), None
+    matching = (
+        model
+        for fits in (re.fullmatch, re.match)
+        for key in keys
+        for known, model in _PUBLISHED.items()
+        if fits(known, key)
     )
+    found = next(matching, None)
     if found is None:
         raise UnusableRowError(f"the dimensions of {name} are not known")
     return replace(found, num_layers=int(blocks[1])) if blocks else found

@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 from ms_symtensor.program.settings import OptimizerLevel
-from ms_symtensor.validation.configuration import Configuration, Transformer
-from ms_symtensor.validation.dataset import Case, Measurement, UnusableRowError
-from ms_symtensor.validation.readers.common import devices_must_agree, must_be_given
+from ms_symtensor.validation.configuration import Transformer
+from ms_symtensor.validation.dataset import Case, UnusableRowError
+from ms_symtensor.validation.readers.common import Names, configuration, is_timed, measured, must_be_given
 from ms_symtensor.validation.table import Row
 
 NAME = "ultrascale_h100"
@@ -13,7 +13,6 @@ COLUMNS = (
     "model", "n_devices", "dp", "tp", "pp", "zero", "mbs", "grad_acc", "gbs", "status", "mfu", "tok_s_gpu", "mem_gb",
     "seq_len",
 )  # fmt: skip
-GIB = 1 << 30
 LEAST_MFU_PERCENT = (
     5.0  # below, the source's steps are dominated by what no model of the step knows (restarts, swapping)
 )
@@ -86,14 +85,9 @@ def stages_of(model: Transformer, stages: int) -> tuple[tuple[int, ...], int]:
 
 def case(row: Row) -> Case:
     """bfloat16, float32 gradient accumulation, sequence parallelism with asynchronous communication, 1F1B, no recomputation."""
-    devices_must_agree(row)
-    samples = row.count("dp") * row.count("mbs") * row.count("grad_acc")
-    if samples != row.count("gbs"):
+    if row.count("dp") * row.count("mbs") * row.count("grad_acc") != row.count("gbs"):
         raise UnusableRowError("dp x mbs x grad_acc is not gbs")
-    status = row.text("status")
-    if status != "ok" and "oom" not in status.lower():
-        raise UnusableRowError(f"status {status!r}: neither timed nor out of memory")
-    timed = status == "ok"
+    timed = is_timed(row)
     if timed:
         must_be_given(row, "mfu", "tok_s_gpu")
     if timed and row.number("mfu") < LEAST_MFU_PERCENT:
@@ -107,15 +101,11 @@ def case(row: Row) -> Case:
     zero = row.number("zero")
     if zero not in (0, 1):
         raise UnusableRowError(f"unknown zero {row.text('zero')!r}")
-    configuration = Configuration(
+    step = configuration(
+        row,
         model,
-        seq_length,
-        data_parallel=row.count("dp"),
-        model_parallel=row.count("tp"),
+        Names(micro_batch="mbs", micro_batches="grad_acc"),
         sequence_parallel=row.count("tp") > 1,
-        pipeline_stages=stages,
-        micro_batch_size=row.count("mbs"),
-        micro_batch_num=row.count("grad_acc"),
         layers_on_stage=blocks,
         head_stage=head_stage,
         optimizer_level=OptimizerLevel(int(zero)),
@@ -125,11 +115,8 @@ def case(row: Row) -> Case:
         overlap_weights=False,
         overlap_tensors=True,  # tp_linear_async_communication: src/nanotron/parallel/tensor_parallel/functional.py
     )
-    measured = Measurement(
-        step_time_s=configuration.tokens / (row.positive("tok_s_gpu") * configuration.device_num) if timed else None,
-        peak_memory_B=row.positive("mem_gb") * GIB if timed and row.text("mem_gb") else None,
-        fits=timed,
-        mfu=row.number("mfu") / 100 if timed else None,
-        stage=0,  # rank 0 writes the log: a last stage with larger logits does not show in it
-    )
-    return Case(row.line, f"{row.text('model')}|n{row.text('n_devices')}", configuration, measured)
+    columns = ("tok_s_gpu", "mem_gb", "mfu") if timed else ()
+    found = measured(
+        row, step, *columns, timed=timed, stage=0
+    )  # rank 0 writes the log: larger logits of a last stage miss
+    return Case(row.line, f"{row.text('model')}|n{row.text('n_devices')}", step, found)

@@ -5,12 +5,11 @@ from ms_symtensor.validation.configuration import (
     FULL_RECOMPUTATION,
     NO_RECOMPUTATION,
     AttentionKernel,
-    Configuration,
     Transformer,
 )
-from ms_symtensor.validation.dataset import Case, Measurement, UnusableRowError
+from ms_symtensor.validation.dataset import Case, UnusableRowError
 from ms_symtensor.validation.readers import megatron
-from ms_symtensor.validation.readers.common import devices_must_agree, micro_batches
+from ms_symtensor.validation.readers.common import configuration, measured
 from ms_symtensor.validation.table import Row
 
 NAME = "vtrain_a100"
@@ -33,7 +32,6 @@ def case(row: Row) -> Case:
     """
     if row.text("consistent") and not row.flag("consistent"):
         raise UnusableRowError("the source is inconsistent (column consistent)")
-    devices = devices_must_agree(row)
     hidden, heads = row.count("hidden"), row.count("heads")
     model = Transformer(
         hidden_size=hidden,
@@ -50,15 +48,10 @@ def case(row: Row) -> Case:
         tied_embeddings=True,
         dropout=True,
     )
-    one_server = devices <= DEVICES_OF_A_SERVER
-    configuration = Configuration(
+    one_server = row.count("n_devices") <= DEVICES_OF_A_SERVER
+    step = configuration(
+        row,
         model,
-        row.count("seq_len"),
-        data_parallel=row.count("dp"),
-        model_parallel=row.count("tp"),
-        pipeline_stages=row.count("pp"),
-        micro_batch_size=row.count("micro_batch"),
-        micro_batch_num=micro_batches(row, row.count("dp") * row.count("micro_batch")),
         recomputation=NO_RECOMPUTATION if one_server else FULL_RECOMPUTATION,
         attention=AttentionKernel.FUSED_SOFTMAX,
         precision="float16" if one_server else "bfloat16",
@@ -66,5 +59,5 @@ def case(row: Row) -> Case:
         padded_vocabulary=not one_server,
         overlap_gradients=False,
     )
-    measured = Measurement(step_time_s=row.positive("step_ms") / 1e3, fits=True)
-    return Case(row.line, row.text("group"), configuration, measured, "2-8 devices" if one_server else "64-512 devices")
+    part = "2-8 devices" if one_server else "64-512 devices"
+    return Case(row.line, row.text("group"), step, measured(row, step, "step_ms"), part)

@@ -5,18 +5,15 @@ paper has them; a decode step verifies one guessed token.
 """
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
-from ms_symtensor.cluster.load import load
-from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.serving.layer import Array, Step
 from ms_symtensor.serving.phases import passes_of
-from ms_symtensor.serving.request import Request, Tokens
 from ms_symtensor.serving.strategy import Strategy
 from ms_symtensor.validation.dataset import UnusableRowError
-from ms_symtensor.validation.readers.served_networks import served_network
+from ms_symtensor.validation.readers.served_networks import Asked, request_of, served_network
 from ms_symtensor.validation.table import Row
 from ms_symtensor.validation.timings import Form, Timing
 
@@ -26,22 +23,7 @@ EXPERT_DEVICES = {"prefill": 32, "decode": 320}
 """Of an instance: sections 4.2 and 4.3 of the paper (16 and 160 NPUs)."""
 ACCEPTED = 0.7
 """Of guessed tokens, as the paper takes it (and the row with EP320 says)."""
-_UNLIMITED_B, _MOST = 1 << 62, 1 << 20
-
-
-@dataclass(frozen=True)
-class Pass:
-    """A pass of one phase with so many tokens, of so many requests, on a die."""
-
-    request: Request
-    strategy: Strategy
-    step: Step
-    gained: float
-
-    def seconds(self, cluster: Cluster) -> float:
-        """Of an NPU for a token."""
-        found = passes_of(replace(self.request, cluster=cluster), self.strategy, self.step, self.step.requests)
-        return float(found.pass_s[0]) / (self.gained * DIES)
+_MOST = 1 << 20
 
 
 def timing(row: Row) -> Timing:
@@ -65,8 +47,10 @@ def timing(row: Row) -> Timing:
         step, gained = Step(count, count / keys, keys / 2, is_decode=False), each / DIES
     else:
         step, gained = Step(2 * count, count, keys, is_decode=True), each / DIES * (1 + ACCEPTED)
-    request = Request(config, load(CLUSTER), devices, Tokens(keys, keys, 1), _UNLIMITED_B, weights="int8")
-    return Timing(row.line, phase, CLUSTER, Pass(request, one, step, gained), 1 / row.positive("value"))
+    request = request_of(config, CLUSTER, devices, keys, 1, weights="int8")
+    # A pass of the phase on a die: of an NPU for a token.
+    run = Asked(request, lambda of: float(passes_of(of, one, step, step.requests).pass_s[0]) / (gained * DIES))
+    return Timing(row.line, phase, CLUSTER, run, 1 / row.positive("value"))
 
 
 FORM = Form("cloudmatrix384", COLUMNS, timing)

@@ -3,39 +3,20 @@
 FP8 is priced as 8-bit weights and an 8-bit cache. FP4 is priced as 4-bit weights, whose products run in 16 bit here.
 """
 
-from dataclasses import dataclass, replace
-
 from ms_symtensor.cluster.load import load
-from ms_symtensor.cluster.topology import Cluster
-from ms_symtensor.errors import InfeasibleError, InputError
+from ms_symtensor.errors import InputError
 from ms_symtensor.serving.deployment import MIXED
-from ms_symtensor.serving.request import Request, Tokens
 from ms_symtensor.serving.search import search
 from ms_symtensor.serving.strategy import strategies
 from ms_symtensor.validation.dataset import UnusableRowError
 from ms_symtensor.validation.readers.devices import gpu_cluster
-from ms_symtensor.validation.readers.served_networks import served_network
+from ms_symtensor.validation.readers.served_networks import MOST, Asked, request_of, served_network
 from ms_symtensor.validation.table import Row
 from ms_symtensor.validation.timings import Form, Timing
 
 COLUMNS = ("model", "device", "precision", "tp", "pp", "input_len", "output_len", "total_out_tokens_per_s")
 PRECISIONS = {"FP8": ("int8", "int8"), "FP4": ("int4", "int8"), "BF16": ("bfloat16", "bfloat16")}
 """Of weights and cache, as TensorRT-LLM's checkpoints of that name have them."""
-_MOST = 1 << 24
-
-
-@dataclass(frozen=True)
-class MostTokens:
-    """The engine that gives most tokens of all with the request's degrees."""
-
-    request: Request
-
-    def seconds(self, cluster: Cluster) -> float:
-        """Of a device for a generated token. UnusableRowError where the network does not fit."""
-        try:
-            return 1 / search(replace(self.request, cluster=cluster), (MIXED,)).best.tokens_per_s_device
-        except InfeasibleError as error:
-            raise UnusableRowError(str(error)) from None
 
 
 def timing(row: Row) -> Timing:
@@ -45,20 +26,20 @@ def timing(row: Row) -> Timing:
         raise UnusableRowError(f"precision {row.text('precision')!r} is none of {', '.join(PRECISIONS)}")
     weights, cache = PRECISIONS[row.text("precision")]
     tp, pp, prompt, output = (row.count(column) for column in ("tp", "pp", "input_len", "output_len"))
-    if max(tp, pp) > 1 << 10 or max(prompt, output) > _MOST:
+    if max(tp, pp) > 1 << 10 or max(prompt, output) > MOST:
         raise UnusableRowError("degrees, or lengths, that nobody serves")
     fixed = {"tp": tp, "pp": pp, "dp": 1}
-    known, config = load(cluster), served_network(name)
+    config, limit_B = served_network(name), int(load(cluster).device.hbm_usable_B)
     try:
         next(strategies(config, tp * pp, fixed))
     except InputError as error:
         raise UnusableRowError(str(error)) from None
-    request = Request(
-        config, known, tp * pp, Tokens(prompt, prompt, output), int(known.device.hbm_usable_B), weights=weights, cache=cache,
-        fixed={"prefill": fixed, "decode": fixed},
-    )  # fmt: skip
+    both = {"prefill": fixed, "decode": fixed}
+    request = request_of(config, cluster, tp * pp, prompt, output, limit_B, weights=weights, cache=cache, fixed=both)
+    # The engine that gives most tokens of all: of a device for a generated token.
+    run = Asked(request, lambda of: 1 / search(of, (MIXED,)).best.tokens_per_s_device)
     measured_s = tp * pp / row.positive("total_out_tokens_per_s")
-    return Timing(row.line, f"{name}, {row.text('device')}", cluster, MostTokens(request), measured_s, model=name)
+    return Timing(row.line, f"{name}, {row.text('device')}", cluster, run, measured_s, model=name)
 
 
 FORM = Form("trtllm_max_throughput", COLUMNS, timing, has_models=True)

@@ -5,16 +5,15 @@ judged together.
 """
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 
 from model_zoo.config import TransformerConfig
-from ms_symtensor.cluster.load import load
-from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.serving.closed_loop import Engine, Load, mixed_rate, split_rate
-from ms_symtensor.serving.request import Request, Tokens
+from ms_symtensor.serving.request import Request
 from ms_symtensor.serving.strategy import Strategy, why_not
 from ms_symtensor.validation.dataset import UnusableRowError
-from ms_symtensor.validation.readers.served_networks import served_network
+from ms_symtensor.validation.readers.served_networks import MOST, Asked, request_of, served_network, stored_as
 from ms_symtensor.validation.table import Row
 from ms_symtensor.validation.timings import Form, Timing
 
@@ -22,26 +21,16 @@ COLUMNS = (
     "model", "nodes", "npu_per_node", "dataset", "out_len", "concurrency", "request_rate", "baseline_output_tokens_per_s",
     "mixed", "prefill", "decode",
 )  # fmt: skip
-_UNLIMITED_B = 1 << 62
-_NODES_OF_A2, _SEQS, _BATCHED, _MOST = 8, 256, 8192, 1 << 24
+_NODES_OF_A2, _SEQS, _BATCHED = 8, 256, 8192
 """A node of Atlas A2 has 8 devices, one of A3 16. vLLM's defaults of --max-num-seqs and --max-num-batched-tokens."""
 
 
-@dataclass(frozen=True)
-class Served:
-    """`engines`: one that does both, or one for each phase."""
-
-    request: Request
-    engines: tuple[Engine, ...]
-    load: Load
-
-    def seconds(self, cluster: Cluster) -> float:
-        """Of a device for a generated token."""
-        request = replace(self.request, cluster=cluster)
-        first, last = self.engines[0], self.engines[-1]
-        if first is last:
-            return request.device_num / mixed_rate(request, first, self.load)
-        return request.device_num / split_rate(request, first, last, self.load)
+def _token_s(engines: tuple[Engine, ...], load: Load, request: Request) -> float:
+    """Of a device for a generated token, of one engine that does both, or of one for each phase."""
+    one, last = engines[0], engines[-1]
+    return request.device_num / (
+        mixed_rate(request, one, load) if one is last else split_rate(request, one, last, load)
+    )
 
 
 def timing(row: Row) -> Timing:
@@ -59,7 +48,7 @@ def timing(row: Row) -> Timing:
     if len(said) not in (1, 2):
         raise UnusableRowError("neither one engine nor one for each phase is described")
     longest = re.search(r"\blen(\d+)", said[0])
-    if max(prompt, output, concurrency) > _MOST or (longest is not None and prompt > int(longest[1])):
+    if max(prompt, output, concurrency) > MOST or (longest is not None and prompt > int(longest[1])):
         raise UnusableRowError("prompts are longer than what the engine takes")
     engines = tuple(engine_of(config, text) for text in said)
     each = row.optional_count("npu_per_node")
@@ -73,21 +62,14 @@ def timing(row: Row) -> Timing:
     of_a2 = each == _NODES_OF_A2 or any(re.search(r"\bA2\b", row.cells.get(at, "")) for at in ("name", "source"))
     cluster = "atlas_800t_a2" if of_a2 else "atlas_800t_a3"
     cache = "int8" if name.lower().endswith("c8") else "bfloat16"
-    tokens = Tokens(prompt, prompt, output)
-    request = Request(config, load(cluster), devices, tokens, _UNLIMITED_B, weights=stored_as(name), cache=cache)
-    run = Served(request, engines, Load(concurrency, rate, cached))
+    request = request_of(config, cluster, devices, prompt, output, weights=stored_as(name), cache=cache)
+    run = Asked(request, partial(_token_s, engines, Load(concurrency, rate, cached)))
     short = name.rpartition("/")[2]
     kind = f"{short} on A2" if of_a2 else short
     return Timing(row.line, kind, cluster, run, devices / row.positive("baseline_output_tokens_per_s"), model=short)
 
 
 FORM = Form("vllm_ascend_nightly", COLUMNS, timing, has_models=True, has_choices=True)
-
-
-def stored_as(words: str) -> str:
-    """The type of weights that W8A8 or w4a8 in `words` stands for; bfloat16 where they say nothing."""
-    found = re.search(r"w([48])a8", words, re.IGNORECASE)
-    return f"int{found[1]}" if found else "bfloat16"
 
 
 def engine_of(config: TransformerConfig, text: str) -> Engine:

@@ -3,19 +3,20 @@
 Answers are taken to be as long as they may be, prompts too: what was generated is not published.
 """
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
 
 from ms_symtensor.cluster.load import load
-from ms_symtensor.cluster.topology import Cluster
-from ms_symtensor.errors import InfeasibleError, InputError
+from ms_symtensor.errors import InfeasibleError
 from ms_symtensor.joint import joint
 from ms_symtensor.search.constraints.limits import SWAP, Limits
 from ms_symtensor.search.constraints.request import Request as PlanRequest
 from ms_symtensor.search.constraints.request import free_B
-from ms_symtensor.serving.request import Request, Tokens
+from ms_symtensor.serving.request import Request
 from ms_symtensor.validation.dataset import UnusableRowError
 from ms_symtensor.validation.readers.devices import cluster_of
-from ms_symtensor.validation.readers.served_networks import served_network
+from ms_symtensor.validation.readers.served_networks import Asked, request_of, served_network
 from ms_symtensor.validation.table import Row
 from ms_symtensor.validation.timings import Form, Timing
 
@@ -26,33 +27,21 @@ COLUMNS = (
 _MOST = 1 << 20
 
 
-@dataclass(frozen=True)
-class LearningStep:
-    """A step with the row's degrees; micro-batches and recomputation are those that are fastest with them. Optimizer states are
-    swapped in every update where they do not fit.
+def _token_s(samples: int, pins: Mapping[str, int], request: Request) -> float:
+    """Of a device for a token of a prompt or an answer, with the row's degrees; micro-batches and recomputation are those that
+    are fastest with them. Optimizer states are swapped in every update where they do not fit.
     """
-
-    request: Request
-    samples: int
-    training: Limits
-
-    def seconds(self, cluster: Cluster) -> float:
-        """Of a device for a token of a prompt or an answer. UnusableRowError where it does not fit."""
-        request = replace(self.request, cluster=cluster)
-        length = request.tokens.whole
-        trained = replace(request.config, batch_size=self.samples, seq_length=length)
-        asked = PlanRequest(
-            cluster, request.device_num, self.samples, length, request.limit_B, trained.name, limits=self.training
-        )
-        swapping = Limits({**self.training.least, SWAP: 1}, {**self.training.most, SWAP: 1})
-        try:
-            try:
-                step = joint(request, self.samples, trained, asked).step
-            except InfeasibleError:
-                step = joint(request, self.samples, trained, replace(asked, limits=swapping)).step
-        except (InputError, InfeasibleError) as error:
-            raise UnusableRowError(str(error)) from None
-        return step.time_s * request.device_num / (self.samples * length)
+    length, limits = request.tokens.whole, Limits(pins, pins)
+    trained = replace(request.config, batch_size=samples, seq_length=length)
+    asked = PlanRequest(
+        request.cluster, request.device_num, samples, length, request.limit_B, trained.name, limits=limits
+    )
+    swapping = {**pins, SWAP: 1}
+    try:
+        step = joint(request, samples, trained, asked).step
+    except InfeasibleError:
+        step = joint(request, samples, trained, replace(asked, limits=Limits(swapping, swapping))).step
+    return step.time_s * request.device_num / (samples * length)
 
 
 def timing(row: Row) -> Timing:
@@ -65,16 +54,15 @@ def timing(row: Row) -> Timing:
     expert, served = row.optional_count("train_ep") or 1, row.optional_count("infer_ep") or 1
     if max(devices, prompt, answer, samples) > _MOST:
         raise UnusableRowError("a step that nobody takes")
-    config, known = served_network(name), load(cluster)
+    config = served_network(name)
     pins = {
         "model_parallel": row.count("train_tp"), "pipeline_stages": row.count("train_pp"), "context_parallel": 1,
         **({"expert_parallel": expert} if config.experts is not None else {}),
     }  # fmt: skip
     fixed = {"tp": row.count("infer_tp"), "ep": served}
-    request = Request(
-        config, known, devices, Tokens(prompt, prompt, answer), free_B(known), fixed={"prefill": fixed, "decode": fixed}
-    )
-    run = LearningStep(request, samples, Limits(pins, pins))
+    both = {"prefill": fixed, "decode": fixed}
+    request = request_of(config, cluster, devices, prompt, answer, free_B(load(cluster)), fixed=both)
+    run = Asked(request, partial(_token_s, samples, pins))
     return Timing(row.line, name, cluster, run, 1 / row.positive("tokens_per_s_per_card"), model=name)
 
 

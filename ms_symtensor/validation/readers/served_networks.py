@@ -1,19 +1,64 @@
-"""Networks that tables of serving call by name."""
+"""What tables of serving ask: networks, which they call by name, and requests that take a time."""
 
-from dataclasses import replace
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 from model_zoo import dimensions_of
 from model_zoo.config import BlockKind, Experts, LatentSizes, TransformerConfig
-from ms_symtensor.validation.configuration import Transformer
+from ms_symtensor.cluster.load import load
+from ms_symtensor.cluster.topology import Cluster
+from ms_symtensor.errors import InfeasibleError, InputError
+from ms_symtensor.serving.request import Request, Tokens
+from ms_symtensor.validation.configuration import Configuration, Transformer
 from ms_symtensor.validation.dataset import UnusableRowError
+from ms_symtensor.validation.pricing import network_of
 from ms_symtensor.validation.readers.published import published_model
 
 _POSITIONS = 1 << 30
+UNLIMITED_B = 1 << 62
+"""Bytes of a device of which a row is known to have been within."""
+MOST = 1 << 24
+"""Tokens, requests and devices that nobody serves more of."""
 _STATE_KEYS = 1024
 """A gated linear layer of Qwen3.5 keeps 64 heads of 128 x 128 numbers: as much as 1,024 keys and values of 2 heads of 256."""
 _DENSE_OF_GLM, _INDEXED_KEYS = 3, 2048
 """The indexer of GLM-5 and DeepSeek-V3.2 (index_topk) leaves a token 2,048 keys; its own scores are not priced."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What takes `of(request)` seconds, of a step, a request or a token, on the cluster of the request."""
+
+    request: Request
+    of: Callable[[Request], float]
+
+    def seconds(self, cluster: Cluster) -> float:
+        """On `cluster`. UnusableRowError where nothing fits."""
+        try:
+            return self.of(replace(self.request, cluster=cluster))
+        except (InputError, InfeasibleError) as error:
+            raise UnusableRowError(str(error)) from None
+
+
+def request_of(
+    config: TransformerConfig,
+    cluster: str,
+    device_num: int,
+    prompt: int,
+    output: int,
+    limit_B: int = UNLIMITED_B,
+    **more: Any,
+) -> Request:
+    """Prompts and outputs of one length each on devices of the cluster called `cluster`."""
+    return Request(config, load(cluster), device_num, Tokens(prompt, prompt, output), limit_B, **more)
+
+
+def stored_as(words: str) -> str:
+    """The type of weights that W8A8 or w4a8 in `words` stands for; bfloat16 where they say nothing."""
+    found = re.search(r"w([48])a8", words, re.IGNORECASE)
+    return f"int{found[1]}" if found else "bfloat16"
 
 
 def _experts(of: TransformerConfig, **sizes: Any) -> Experts:
@@ -90,21 +135,5 @@ def dense_network(of: Transformer, name: str) -> TransformerConfig:
     """UnusableRowError for a network with experts or latent attention."""
     if of.experts is not None or of.latent_attention is not None:
         raise UnusableRowError("the dimensions of its experts, or of its latent attention, are not known")
-    return TransformerConfig(
-        name=name,
-        hidden_size=of.hidden_size,
-        num_layers=of.num_layers,
-        num_heads=of.num_heads,
-        n_kv_heads=of.n_kv_heads,
-        intermediate_size=of.intermediate_size,
-        vocab_size=of.vocab_size,
-        max_position_embeddings=_POSITIONS,
-        norm=of.norm,
-        norm_epsilon=1e-6,
-        activation="swiglu" if of.gated else "gelu",
-        position="rotary",
-        linear_bias=of.linear_bias,
-        qkv_bias=of.qkv_bias,
-        tied_embeddings=of.tied_embeddings,
-        head_dim=of.head_dim,
-    )
+    network = network_of(Configuration(of, 1, padded_vocabulary=False))
+    return replace(network, name=name, max_position_embeddings=_POSITIONS, position="rotary", kinds=())

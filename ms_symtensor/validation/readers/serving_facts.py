@@ -1,56 +1,47 @@
 """vllm_ascend_facts.csv: single times and rates of engines on Ascend, from vllm-ascend's guides and issues."""
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
-from ms_symtensor.cluster.load import load
-from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.serving.closed_loop import Engine, prompt_s, step_s
 from ms_symtensor.serving.layer import Step
 from ms_symtensor.serving.phases import longest_rank, passes_of
 from ms_symtensor.serving.request import Request, Tokens
 from ms_symtensor.validation.dataset import UnusableRowError
 from ms_symtensor.validation.readers.devices import cluster_of
-from ms_symtensor.validation.readers.nightly import engine_of, stored_as
-from ms_symtensor.validation.readers.served_networks import served_network
+from ms_symtensor.validation.readers.nightly import engine_of
+from ms_symtensor.validation.readers.served_networks import MOST, Asked, request_of, served_network, stored_as
 from ms_symtensor.validation.table import Row
 from ms_symtensor.validation.timings import Form, Timing
 
 COLUMNS = ("model", "hardware", "npus", "prefill", "decode", "setting", "metric", "value", "unit")
 UNIT_S = {"s": 1.0, "ms": 1e-3}
 RATE, FIRST, TOKEN = "input throughput", "TTFT", "TPOT"
-_UNLIMITED_B, _MOST, _CHUNK = 1 << 62, 1 << 24, 1 << 17
+_CHUNK = 1 << 17
 
 
-@dataclass(frozen=True)
-class Measure:
-    """`metric` of `engine` with `concurrency` requests at once, of which a share of the prompt is `cached`."""
-
-    request: Request
-    engine: Engine
-    metric: str
-    concurrency: int
-    cached: float
-
-    def seconds(self, cluster: Cluster) -> float:
-        """To the first token, per token, or of a device for a token of a prompt."""
-        request, one = replace(self.request, cluster=cluster), self.engine.one
-        each = max(1.0, self.concurrency / one.dp)
-        if self.metric == TOKEN:
-            return step_s(request, self.engine, each)
-        if self.metric == FIRST:
-            return prompt_s(request, self.engine, self.cached, 1)
-        # stages have requests in flight each
-        whole, prompts = request.tokens.input, np.array([max(1.0, each / one.pp)])
-        new = whole * (1 - self.cached)
-        uneven = longest_rank(request, one, prompts)
-        context = prompts * (whole - new)
-        keys = (whole - new / 2) * (1 + request.tokens.deviation**2)  # longer prompts have more tokens, that see more
-        step = Step(prompts * new, prompts, keys, is_decode=False, **uneven, context=context)
-        stage_s = float(passes_of(request, one, step, prompts).stage_s[0])
-        return stage_s * one.device_num / (one.dp * float(prompts[0]) * whole)
+def _measured_s(metric: str, engine: Engine, concurrency: int, cached: float, request: Request) -> float:
+    """To the first token, per token, or of a device for a token of a prompt, with `concurrency` requests at once, of which a
+    share of the prompt is `cached`.
+    """
+    one = engine.one
+    each = max(1.0, concurrency / one.dp)
+    if metric == TOKEN:
+        return step_s(request, engine, each)
+    if metric == FIRST:
+        return prompt_s(request, engine, cached, 1)
+    # stages have requests in flight each
+    whole, prompts = request.tokens.input, np.array([max(1.0, each / one.pp)])
+    new = whole * (1 - cached)
+    uneven = longest_rank(request, one, prompts)
+    context = prompts * (whole - new)
+    keys = (whole - new / 2) * (1 + request.tokens.deviation**2)  # longer prompts have more tokens, that see more
+    step = Step(prompts * new, prompts, keys, is_decode=False, **uneven, context=context)
+    stage_s = float(passes_of(request, one, step, prompts).stage_s[0])
+    return stage_s * one.device_num / (one.dp * float(prompts[0]) * whole)
 
 
 def timings(row: Row) -> tuple[Timing, ...]:
@@ -69,20 +60,20 @@ def timings(row: Row) -> tuple[Timing, ...]:
     prompt = round(float(lengths[1]) * (1000 if lengths[2] else 1))
     ends = re.search(r"(\d+)k to (\d+)k in", row.text("setting"))
     least, most = (1000 * int(ends[1]), 1000 * int(ends[2])) if ends else (prompt, prompt)
-    if len(values) != max(len(metrics), len(counts)) or max(prompt, *counts) > _MOST or min(prompt, *counts) < 1:
+    if len(values) != max(len(metrics), len(counts)) or max(prompt, *counts) > MOST or min(prompt, *counts) < 1:
         raise UnusableRowError("has not one value for each metric, or each number of requests")
     out = re.search(r"in (\d+)(k?) out", row.text("setting"), re.IGNORECASE)
     output = int(out[1]) * (1000 if out[2] else 1) if out else 1
     hit = re.search(r"prefix hit (\d+) ?%", row.text("setting"))
+    cached = min(int(hit[1]), 100) / 100 if hit else 0.0
+    weights = stored_as(row.text("model"))
     found = []
     for number, value in enumerate(values):
         name = metrics[number % len(metrics)]
         engine = _engine(row, name, config)
-        request = Request(
-            config, load(known), engine.one.device_num, Tokens(least, most, output), _UNLIMITED_B,
-            weights=stored_as(row.text("model")),
-        )  # fmt: skip
-        run = Measure(request, engine, name, counts[number % len(counts)], min(int(hit[1]), 100) / 100 if hit else 0.0)
+        request = request_of(config, known, engine.one.device_num, prompt, output, weights=weights)
+        request = replace(request, tokens=Tokens(least, most, output))
+        run = Asked(request, partial(_measured_s, name, engine, counts[number % len(counts)], cached))
         found.append(Timing(row.line, name, known, run, _seconds(row, value)))
     return tuple(found)
 

@@ -4,20 +4,17 @@ They say neither batches nor degrees: what is predicted is the least time per to
 """
 
 import re
-from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ms_symtensor.cluster.load import load
-from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.serving.layer import Step
 from ms_symtensor.serving.phases import most_requests, passes_of
-from ms_symtensor.serving.request import Request, Tokens
+from ms_symtensor.serving.request import Request
 from ms_symtensor.serving.strategy import strategies
 from ms_symtensor.validation.dataset import UnusableRowError
 from ms_symtensor.validation.readers.devices import cluster_of
-from ms_symtensor.validation.readers.nightly import stored_as
-from ms_symtensor.validation.readers.served_networks import served_network
+from ms_symtensor.validation.readers.served_networks import Asked, request_of, served_network, stored_as
 from ms_symtensor.validation.table import Row
 from ms_symtensor.validation.timings import Form, Timing
 
@@ -27,25 +24,18 @@ DIES = {"atlas_800t_a3": 2}
 _MOST_CARDS = 1 << 12
 
 
-@dataclass(frozen=True)
-class LeastStep:
-    """A decode step of one request."""
-
-    request: Request
-
-    def seconds(self, cluster: Cluster) -> float:
-        """Under the fastest strategy that has room for it. UnusableRowError where none has."""
-        request = replace(self.request, cluster=cluster)
-        one = np.array([1.0])
-        keys = request.tokens.input + request.tokens.output / 2
-        times = [
-            float(passes_of(request, cut, Step(one, one, keys, is_decode=True), one).pass_s[0])
-            for cut in strategies(request.config, request.device_num, {"dp": 1})
-            if most_requests(request, cut)
-        ]
-        if not times:
-            raise UnusableRowError(f"{request.config.name} does not fit {request.device_num} devices")
-        return min(times)
+def _least_s(request: Request) -> float:
+    """A decode step of one request, under the fastest strategy that has room for it. UnusableRowError where none has."""
+    one = np.array([1.0])
+    keys = request.tokens.input + request.tokens.output / 2
+    times = [
+        float(passes_of(request, cut, Step(one, one, keys, is_decode=True), one).pass_s[0])
+        for cut in strategies(request.config, request.device_num, {"dp": 1})
+        if most_requests(request, cut)
+    ]
+    if not times:
+        raise UnusableRowError(f"{request.config.name} does not fit {request.device_num} devices")
+    return min(times)
 
 
 def timing(row: Row) -> Timing:
@@ -57,16 +47,13 @@ def timing(row: Row) -> Timing:
     if cards > _MOST_CARDS:
         raise row.malformed("cards", f"is above {_MOST_CARDS}")
     known = cluster_of(row.text("hardware"))
-    cluster = load(known)
     prompt, output = (max(1, round(float(text) * 1000)) for text in lengths.groups())
-    limit_B = int(cluster.device.hbm_usable_B)
-    request = Request(
-        served_network(name), cluster, cards * DIES.get(known, 1), Tokens(prompt, prompt, output), limit_B,
-        weights=stored_as(row.text("precision")),
-    )  # fmt: skip
+    limit_B, devices = int(load(known).device.hbm_usable_B), cards * DIES.get(known, 1)
+    weights = stored_as(row.text("precision"))
+    request = request_of(served_network(name), known, devices, prompt, output, limit_B, weights=weights)
     limit_ms = row.positive("tpot_ms")
     kind = f"limit of {'at most' if limit_ms <= LOW_MS else 'more than'} {LOW_MS} ms"
-    return Timing(row.line, kind, known, LeastStep(request), limit_ms * 1e-3, is_limit=True)
+    return Timing(row.line, kind, known, Asked(request, _least_s), limit_ms * 1e-3, is_limit=True)
 
 
 LOW_MS = 20

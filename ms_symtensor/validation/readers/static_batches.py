@@ -3,42 +3,17 @@
 FP8 is priced as 8-bit weights and an 8-bit cache: products run as fast, and as many bytes are read.
 """
 
-from dataclasses import dataclass
-
-from model_zoo.config import TransformerConfig
-from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.serving.phases import batch_s
-from ms_symtensor.serving.request import Request, Tokens
 from ms_symtensor.serving.strategy import Strategy, why_not
 from ms_symtensor.validation.dataset import UnusableRowError
 from ms_symtensor.validation.readers.devices import gpu_cluster
 from ms_symtensor.validation.readers.published import published_model
-from ms_symtensor.validation.readers.served_networks import dense_network
+from ms_symtensor.validation.readers.served_networks import MOST, Asked, dense_network, request_of
 from ms_symtensor.validation.table import Row
 from ms_symtensor.validation.timings import Form, Timing
 
 COLUMNS = ("device", "model", "batch", "tp", "input_len", "output_len", "metric", "value")
 _RATE, _FIRST = "out_tokens_per_s_per_gpu", "first_token_ms"
-_UNLIMITED_B = 1 << 62
-_MOST = 1 << 24
-
-
-@dataclass(frozen=True)
-class StaticBatch:
-    """`requests` prompts at once, prefilled together and decoded to the end."""
-
-    config: TransformerConfig
-    strategy: Strategy
-    requests: int
-    tokens: Tokens
-    dtype: str
-
-    def seconds(self, cluster: Cluster) -> float:
-        """From the first prompt to the last token."""
-        of = Request(
-            self.config, cluster, self.strategy.tp, self.tokens, _UNLIMITED_B, weights=self.dtype, cache=self.dtype
-        )
-        return batch_s(of, self.strategy, self.requests)
 
 
 def timing(row: Row) -> Timing:
@@ -46,15 +21,15 @@ def timing(row: Row) -> Timing:
     words, name, metric = row.text("device"), row.text("model"), row.text("metric")
     cluster = gpu_cluster(words)
     requests, tp, prompt, output = (row.count(column) for column in ("batch", "tp", "input_len", "output_len"))
-    if max(requests, tp, prompt, output) > _MOST:
+    if max(requests, tp, prompt, output) > MOST:
         raise UnusableRowError("a batch, or lengths, that nobody serves")
     config = dense_network(published_model(name), name)
     strategy = Strategy(tp=tp, ffn_tp=tp)
     if reason := why_not(config, strategy):
         raise UnusableRowError(reason)
-    run = StaticBatch(
-        config, strategy, requests, Tokens(prompt, prompt, output), "int8" if "FP8" in words else "bfloat16"
-    )
+    dtype = "int8" if "FP8" in words else "bfloat16"
+    request = request_of(config, cluster, tp, prompt, output, weights=dtype, cache=dtype)
+    run = Asked(request, lambda of: batch_s(of, strategy, requests))
     value = row.positive("value")
     if metric == _RATE:
         return Timing(row.line, "batch to its last token", cluster, run, requests * output / (value * tp), model=name)

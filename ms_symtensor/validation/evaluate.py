@@ -28,6 +28,11 @@ class Outcome:
     fits: NDArray[np.bool_]
     mfu: Numbers
 
+    def of(self, cases: Sequence[int]) -> "Outcome":
+        """That of some of the cases, by their places."""
+        chosen = list(cases)
+        return Outcome(self.step_time_s[chosen], self.memory_B[chosen], self.fits[chosen], self.mfu[chosen])
+
 
 @dataclass(frozen=True)
 class PairOutcome:

@@ -3,6 +3,7 @@
 All arrays are one-dimensional with one entry per configuration; times are above 0, lower is better.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -63,6 +64,41 @@ def ordered_pairs(predicted: Numbers, measured: Numbers) -> tuple[int, int]:
     guess = np.sign(predicted[first] - predicted[second])
     differ = truth != 0
     return int(np.sum(guess[differ] == truth[differ])), int(np.sum(differ))
+
+
+def mean(values: Iterable[float | None]) -> float | None:
+    """Of those that are known; None of nothing."""
+    known = [value for value in values if value is not None]
+    return float(np.mean(known)) if known else None
+
+
+class Times:
+    """What is predicted and what is measured of rows, an array each, and the metrics of these."""
+
+    @property
+    def times(self) -> tuple[Numbers, Numbers]:
+        """In that order."""
+        raise NotImplementedError
+
+    @property
+    def mape(self) -> float | None:
+        return mape(*self.times)
+
+    @property
+    def median_error(self) -> float | None:
+        return median_error(*self.times)
+
+    @property
+    def geometric_ratio(self) -> float | None:
+        return geometric_ratio(*self.times)
+
+    @property
+    def spearman(self) -> float | None:
+        return spearman(*self.times)
+
+    @property
+    def kendall(self) -> float | None:
+        return kendall(*self.times)
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,7 @@ judged apart, by the launch and the kernel together: one after the other if the 
 both, as the host launches the next one meanwhile.
 """
 
-import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -22,7 +21,7 @@ from ms_symtensor.cost.move import message_s
 from ms_symtensor.errors import InputError
 from ms_symtensor.tensor.layout import DeviceGroup
 from ms_symtensor.validation.dataset import Exclusion, UnusableRowError
-from ms_symtensor.validation.metrics import mape, spearman, top1_regret
+from ms_symtensor.validation.metrics import Times, mape, mean, top1_regret
 from ms_symtensor.validation.table import Row, Table
 
 LAUNCH_BOUND = "launch takes more than half"
@@ -105,7 +104,7 @@ class Compared:
 
 
 @dataclass(frozen=True)
-class Scored:
+class Scored(Times):
     """Comparisons of one kind."""
 
     kind: str
@@ -113,7 +112,7 @@ class Scored:
     are_choices: bool = False
 
     @cached_property
-    def _times(self) -> tuple[np.ndarray, np.ndarray]:
+    def times(self) -> tuple[np.ndarray, np.ndarray]:
         pairs = [(row.predicted_s, row.measured_s) for row in self.rows]
         predicted, measured = np.array(pairs, dtype=float).reshape(-1, 2).T
         return predicted, measured
@@ -131,20 +130,9 @@ class Scored:
         return sum(limits) / len(limits) if limits else None
 
     @property
-    def geometric_ratio(self) -> float:
-        """Predicted over measured, the geometric mean."""
-        predicted, measured = self._times
-        return math.exp(float(np.mean(np.log(predicted / measured))))
-
-    @property
-    def spearman(self) -> float | None:
-        """Spearman's rank correlation."""
-        return spearman(*self._times)
-
-    @property
     def regret(self) -> float | None:
         """How much slower the row is that is predicted to be fastest than the fastest one; None where rows are no choices."""
-        return top1_regret(*self._times) if self.are_choices else None
+        return top1_regret(*self.times) if self.are_choices else None
 
 
 @dataclass(frozen=True)
@@ -166,17 +154,12 @@ class TimingValidation:
     @property
     def spearman_mean(self) -> float | None:
         """The mean of the kinds that rank anything."""
-        return _mean(one.spearman for one in self.judged)
+        return mean(one.spearman for one in self.judged)
 
     @property
     def regret_mean(self) -> float | None:
         """The mean of the kinds whose rows are choices."""
-        return _mean(one.regret for one in self.judged)
-
-
-def _mean(numbers: Iterable[float | None]) -> float | None:
-    found = [number for number in numbers if number is not None]
-    return sum(found) / len(found) if found else None
+        return mean(one.regret for one in self.judged)
 
 
 def form_of(table: Table, forms: tuple[Form, ...]) -> Form | None:

@@ -1,9 +1,12 @@
 """Measurements of configurations, as the readers of tables hand them to the evaluation."""
 
 from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from ms_symtensor.validation.configuration import Configuration
+from ms_symtensor.validation.configuration import Configuration, ImpossibleError
+from ms_symtensor.validation.table import Row, Table
 
 
 class UnusableRowError(Exception):
@@ -61,6 +64,40 @@ class Exclusion:
 
     line: int
     reason: str
+
+
+@dataclass(frozen=True)
+class Form:
+    """A table that has `columns`, of which `read` makes what a row says, or raises UnusableRowError or InputError.
+
+    `doubts`: rows, by line, that only the table as a whole shows to be unusable, with the reason. `has_models`: rows are of
+    several networks, so that a calibration on others can be judged. `has_choices`: rows of one kind are what one chooses among,
+    so that a regret says something.
+    """
+
+    name: str
+    columns: tuple[str, ...]
+    read: Callable[[Row], Any]
+    doubts: Callable[[Table], Mapping[int, str]] = lambda _: {}
+    has_models: bool = False
+    has_choices: bool = False
+
+    def read_table(
+        self, table: Table, then: Callable[[Any], Any] = lambda found: found
+    ) -> tuple[list[Any], tuple[Exclusion, ...]]:
+        """What `then` makes of each row that was read; and the rows that cannot be used, or are impossible, with the reason.
+
+        InputError, naming row and column, for a cell that does not hold what its column is for.
+        """
+        found, excluded, doubts = [], [], self.doubts(table)
+        for row in table.rows:
+            try:
+                if row.line in doubts:
+                    raise UnusableRowError(doubts[row.line])
+                found.append(then(self.read(row)))
+            except (UnusableRowError, ImpossibleError) as reason:
+                excluded.append(Exclusion(row.line, str(reason)))
+        return found, tuple(excluded)
 
 
 @dataclass(frozen=True)

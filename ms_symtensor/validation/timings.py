@@ -20,9 +20,9 @@ from ms_symtensor.cost.kernel import Kernel
 from ms_symtensor.cost.move import message_s
 from ms_symtensor.errors import InputError
 from ms_symtensor.tensor.layout import DeviceGroup
-from ms_symtensor.validation.dataset import Exclusion, UnusableRowError
+from ms_symtensor.validation.dataset import Exclusion, Form
 from ms_symtensor.validation.metrics import Times, mape, mean, top1_regret
-from ms_symtensor.validation.table import Row, Table
+from ms_symtensor.validation.table import Table
 
 LAUNCH_BOUND = "launch takes more than half"
 MOST_OF_LAUNCH = 0.5
@@ -78,19 +78,6 @@ class Timing:
     def group(self) -> str:
         """What it is judged with."""
         return LAUNCH_BOUND if self.is_launch_bound else self.kind
-
-
-@dataclass(frozen=True)
-class Form:
-    """A table of timings: it has `columns`, and `read` makes timings of a row, or raises UnusableRowError or InputError."""
-
-    name: str
-    columns: tuple[str, ...]
-    read: Callable[[Row], Timing | tuple[Timing, ...]]
-    has_models: bool = False
-    """Whether its rows are of several networks, so that a calibration on others can be judged."""
-    has_choices: bool = False
-    """Whether rows of one kind are what one chooses among, so that a regret says something."""
 
 
 @dataclass(frozen=True)
@@ -178,15 +165,13 @@ def validate_timings(
 
     Errors: InputError for a cell that cannot be read (row and column), or a table without a usable row.
     """
-    excluded: list[Exclusion] = []
-    found: list[Compared] = []
-    for row in table.rows:
-        try:
-            read = form.read(row)
-            timings = read if isinstance(read, tuple) else (read,)
-            found += [compared(one, load(one.cluster) if one.cluster else cluster) for one in timings]
-        except UnusableRowError as reason:
-            excluded.append(Exclusion(row.line, str(reason)))
+
+    def all_compared(read: Timing | tuple[Timing, ...]) -> list[Compared]:
+        timings = read if isinstance(read, tuple) else (read,)
+        return [compared(one, load(one.cluster) if one.cluster else cluster) for one in timings]
+
+    rows, excluded = form.read_table(table, all_compared)
+    found = [one for of_row in rows for one in of_row]
     if not found:
         raise InputError(
             f"{Path(table.name).name}: no row can be evaluated: {excluded[0].reason if excluded else 'none'}"
@@ -195,7 +180,7 @@ def validate_timings(
     for one in found if calibrated is None else calibrated(found):
         by_kind.setdefault(one.timing.group, []).append(one)
     judged = tuple(Scored(kind, tuple(rows), form.has_choices) for kind, rows in by_kind.items())
-    return TimingValidation(form.name, cluster.name, len(table.rows), judged, tuple(excluded))
+    return TimingValidation(form.name, cluster.name, len(table.rows), judged, excluded)
 
 
 def compared(timing: Timing, cluster: Cluster) -> Compared:

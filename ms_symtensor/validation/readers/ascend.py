@@ -4,7 +4,7 @@ import re
 
 from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.validation.configuration import Configuration
-from ms_symtensor.validation.dataset import Case, UnusableRowError
+from ms_symtensor.validation.dataset import Case, Form, UnusableRowError
 from ms_symtensor.validation.readers import megatron, mindformers
 from ms_symtensor.validation.readers.common import configuration, is_timed, measured, must_be_given
 from ms_symtensor.validation.readers.devices import cluster_of
@@ -12,7 +12,6 @@ from ms_symtensor.validation.readers.models import transformer_of
 from ms_symtensor.validation.readers.slide import slide_configuration
 from ms_symtensor.validation.table import Row, Table
 
-NAME = "ascend_measured"
 COLUMNS = (
     "group", "model", "framework", "phase", "device", "n_devices", "dp", "tp", "pp", "vpp", "ep", "cp", "sp", "micro_batch",
     "global_batch", "seq_len", "recompute", "zero", "other", "hidden", "layers", "heads", "kv_heads", "ffn", "vocab",
@@ -111,3 +110,6 @@ def _mindformers(row: Row) -> Configuration:
         overlap_weights=False,
         whole_embedding=mindformers.whole_embedding(settings),
     )
+
+
+FORM = Form("ascend_measured", COLUMNS, case, doubts)

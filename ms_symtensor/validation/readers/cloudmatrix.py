@@ -12,10 +12,10 @@ import numpy as np
 from ms_symtensor.serving.layer import Array, Step
 from ms_symtensor.serving.phases import passes_of
 from ms_symtensor.serving.strategy import Strategy
-from ms_symtensor.validation.dataset import UnusableRowError
+from ms_symtensor.validation.dataset import Form, UnusableRowError
 from ms_symtensor.validation.readers.served_networks import Asked, request_of, served_network
 from ms_symtensor.validation.table import Row
-from ms_symtensor.validation.timings import Form, Timing
+from ms_symtensor.validation.timings import Timing
 
 COLUMNS = ("system", "accelerator", "phase", "setting", "metric", "value", "unit")
 CLUSTER, DIES = "cloudmatrix384", 2

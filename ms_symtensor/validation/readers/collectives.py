@@ -1,10 +1,10 @@
 """ascend_collectives.csv and vidur_collective_times.csv: published times of collectives."""
 
 from ms_symtensor.cluster.hccl import Collective as Kind
-from ms_symtensor.validation.dataset import UnusableRowError
+from ms_symtensor.validation.dataset import Form, UnusableRowError
 from ms_symtensor.validation.readers.devices import gpu_cluster, named_cluster
 from ms_symtensor.validation.table import Row
-from ms_symtensor.validation.timings import Collective, Form, Timing
+from ms_symtensor.validation.timings import Collective, Timing
 
 COLUMNS = ("device", "software", "collective", "message_B", "ranks", "level", "time_us", "note")
 PER_NODE = "devices_per_node"

@@ -2,12 +2,11 @@
 
 from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.validation.configuration import Experts, Transformer
-from ms_symtensor.validation.dataset import Case, UnusableRowError
+from ms_symtensor.validation.dataset import Case, Form, UnusableRowError
 from ms_symtensor.validation.readers.common import Names, configuration, measured
 from ms_symtensor.validation.readers.families import family_of
 from ms_symtensor.validation.table import Row
 
-NAME = "ms_dryrun_memory_deepseek3"
 COLUMNS = ("model", "n_devices", "dp", "tp", "pp", "ep", "micro_batch", "seq_len", "dryrun_peak_MB")
 _FAMILY = family_of("deepseek-v3")
 CAPACITY = 1.5  # capacity_factor of MindFormers' DeepSeek-V3: experts have room for so many times their mean tokens
@@ -57,3 +56,6 @@ def case(row: Row) -> Case:
     stage = min(stages - model.num_layers % stages, stages - 1)
     found = measured(row, step, "dryrun_peak_MB", fits=None, stage=stage)
     return Case(row.line, f"DeepSeek-V3|pp{stages}", step, found)
+
+
+FORM = Form("ms_dryrun_memory_deepseek3", COLUMNS, case)

@@ -7,11 +7,10 @@ from typing import Any
 
 from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.validation.configuration import FULL_RECOMPUTATION, Configuration, Recomputation
-from ms_symtensor.validation.dataset import Pair, UnusableRowError
+from ms_symtensor.validation.dataset import Form, Pair, UnusableRowError
 from ms_symtensor.validation.readers.published import published_model
 from ms_symtensor.validation.table import Row
 
-NAME = "feature_ab"
 COLUMNS = ("feature", "model", "config", "baseline", "with_feature", "gain", "source")
 
 OVERLAPS = {"overlap-param-gather": "overlap_weights", "async DDP (overlap-grad-reduce)": "overlap_gradients"}
@@ -49,3 +48,6 @@ def _small() -> Configuration:
     return Configuration(
         published_model("Llama2-7B"), 4096, data_parallel=8, optimizer_level=OptimizerLevel.LEVEL3, framework="fsdp"
     )
+
+
+FORM = Form("feature_ab", COLUMNS, pair)

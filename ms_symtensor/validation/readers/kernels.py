@@ -7,10 +7,10 @@ from ms_symtensor.cost.kernel import Kernel, pass_s
 from ms_symtensor.cost.operator import kernels_of
 from ms_symtensor.ops.signature import OpView
 from ms_symtensor.tensor.graph import TensorType
-from ms_symtensor.validation.dataset import UnusableRowError
+from ms_symtensor.validation.dataset import Form, UnusableRowError
 from ms_symtensor.validation.readers.devices import named_cluster
 from ms_symtensor.validation.table import LARGEST_COUNT, Row
-from ms_symtensor.validation.timings import Form, Timing
+from ms_symtensor.validation.timings import Timing
 
 COLUMNS = ("device", "operator", "kind", "shape", "dtype", "direction", "time_us", "floor_us", "method", "dims")
 LARGE_FLOP, LARGE_B = 1e10, 9e7

@@ -8,11 +8,10 @@ from ms_symtensor.validation.configuration import (
     AttentionKernel,
     Transformer,
 )
-from ms_symtensor.validation.dataset import Case
+from ms_symtensor.validation.dataset import Case, Form
 from ms_symtensor.validation.readers.common import configuration, is_timed, known, measured
 from ms_symtensor.validation.table import Row
 
-NAME = "layouts_a100"
 COLUMNS = (
     "model", "hidden", "layers", "heads", "ffn", "n_devices", "dp", "tp", "pp", "micro_batch", "global_batch", "seq_len",
     "sequence_parallel", "recompute", "kernel", "zero", "status", "step_s",
@@ -61,3 +60,6 @@ def case(row: Row) -> Case:
     workload = ("model", "n_devices", "seq_len", "global_batch")
     group = "|".join(row.text(column) for column in workload)
     return Case(row.line, group, step, measured(row, step, "step_s", timed=timed))
+
+
+FORM = Form("layouts_a100", COLUMNS, case)

@@ -8,11 +8,11 @@ from ms_symtensor.errors import InputError
 from ms_symtensor.serving.deployment import MIXED
 from ms_symtensor.serving.search import search
 from ms_symtensor.serving.strategy import strategies
-from ms_symtensor.validation.dataset import UnusableRowError
+from ms_symtensor.validation.dataset import Form, UnusableRowError
 from ms_symtensor.validation.readers.devices import gpu_cluster
 from ms_symtensor.validation.readers.served_networks import MOST, Asked, request_of, served_network
 from ms_symtensor.validation.table import Row
-from ms_symtensor.validation.timings import Form, Timing
+from ms_symtensor.validation.timings import Timing
 
 COLUMNS = ("model", "device", "precision", "tp", "pp", "input_len", "output_len", "total_out_tokens_per_s")
 PRECISIONS = {"FP8": ("int8", "int8"), "FP4": ("int4", "int8"), "BF16": ("bfloat16", "bfloat16")}

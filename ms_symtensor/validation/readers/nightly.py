@@ -12,10 +12,10 @@ from model_zoo.config import TransformerConfig
 from ms_symtensor.serving.closed_loop import Engine, Load, mixed_rate, split_rate
 from ms_symtensor.serving.request import Request
 from ms_symtensor.serving.strategy import Strategy, why_not
-from ms_symtensor.validation.dataset import UnusableRowError
+from ms_symtensor.validation.dataset import Form, UnusableRowError
 from ms_symtensor.validation.readers.served_networks import MOST, Asked, request_of, served_network, stored_as
 from ms_symtensor.validation.table import Row
-from ms_symtensor.validation.timings import Form, Timing
+from ms_symtensor.validation.timings import Timing
 
 COLUMNS = (
     "model", "nodes", "npu_per_node", "dataset", "out_len", "concurrency", "request_rate", "baseline_output_tokens_per_s",

@@ -13,12 +13,11 @@ from ms_symtensor.validation.configuration import (
     Precision,
     Recomputation,
 )
-from ms_symtensor.validation.dataset import Case, UnusableRowError
+from ms_symtensor.validation.dataset import Case, Form, UnusableRowError
 from ms_symtensor.validation.readers.common import Names, configuration, is_timed, known, measured, must_be_given
 from ms_symtensor.validation.readers.models import transformer_of
 from ms_symtensor.validation.table import Row
 
-NAME = "nvidia_misc"
 COLUMNS = (
     "group", "model", "hidden", "layers", "heads", "kv_heads", "ffn", "vocab", "experts", "topk", "device", "n_devices", "dp",
     "tp", "pp", "vpp", "ep", "cp", "micro_batch", "num_micro", "global_batch", "seq_len", "precision", "recompute", "zero",
@@ -96,3 +95,6 @@ def _recomputation(row: Row, layers: int, stages: int) -> Recomputation:
     if row.text("recompute") == "selective" and row.text("group").startswith("TT"):
         return Recomputation(blocks=(-(-layers // stages) // 2,))
     return known(row, "recompute", RECOMPUTATION)
+
+
+FORM = Form("nvidia_misc", COLUMNS, case)

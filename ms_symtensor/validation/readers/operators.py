@@ -2,9 +2,10 @@
 
 from ms_symtensor.cost.kernel import Kernel, pass_s, product_s
 from ms_symtensor.errors import InputError
+from ms_symtensor.validation.dataset import Form
 from ms_symtensor.validation.readers.devices import gpu_cluster
 from ms_symtensor.validation.table import Row
-from ms_symtensor.validation.timings import Form, Timing
+from ms_symtensor.validation.timings import Timing
 
 COLUMNS = (
     "device", "model", "tp", "num_tokens", "hidden", "heads", "kv_heads", "ffn", "gated", "input_layernorm_ms",

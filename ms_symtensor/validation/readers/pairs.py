@@ -13,13 +13,12 @@ from ms_symtensor.validation.configuration import (
     Transformer,
     in_parts,
 )
-from ms_symtensor.validation.dataset import Pair, UnusableRowError
+from ms_symtensor.validation.dataset import Form, Pair, UnusableRowError
 from ms_symtensor.validation.readers.published import published_model
 from ms_symtensor.validation.readers.slide import DEVICES as SLIDE_DEVICES
 from ms_symtensor.validation.readers.slide import slide_configuration
 from ms_symtensor.validation.table import Row
 
-NAME = "ascend_pairs"
 COLUMNS = ("model", "n_devices", "seq_len", "better_config", "better_value", "worse_config", "worse_value", "unit",
            "confidence", "comment", "source")  # fmt: skip
 SEQ_LENGTH = 4096  # where a row gives none: that of most of the models
@@ -142,3 +141,6 @@ def _degree(words: str, name: str) -> int | None:
 def _number(words: str, pattern: str) -> int | None:
     found = re.search(pattern, words)
     return int(found[1]) if found else None
+
+
+FORM = Form("ascend_pairs", COLUMNS, pair)

@@ -14,11 +14,11 @@ from ms_symtensor.search.constraints.limits import SWAP, Limits
 from ms_symtensor.search.constraints.request import Request as PlanRequest
 from ms_symtensor.search.constraints.request import free_B
 from ms_symtensor.serving.request import Request
-from ms_symtensor.validation.dataset import UnusableRowError
+from ms_symtensor.validation.dataset import Form, UnusableRowError
 from ms_symtensor.validation.readers.devices import cluster_of
 from ms_symtensor.validation.readers.served_networks import Asked, request_of, served_network
 from ms_symtensor.validation.table import Row
-from ms_symtensor.validation.timings import Form, Timing
+from ms_symtensor.validation.timings import Timing
 
 COLUMNS = (
     "algorithm", "model", "machine", "global_batch", "samples_per_prompt", "max_prompt", "max_response",

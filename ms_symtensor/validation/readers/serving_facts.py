@@ -10,12 +10,12 @@ from ms_symtensor.serving.closed_loop import Engine, prompt_s, step_s
 from ms_symtensor.serving.layer import Step
 from ms_symtensor.serving.phases import longest_rank, passes_of
 from ms_symtensor.serving.request import Request, Tokens
-from ms_symtensor.validation.dataset import UnusableRowError
+from ms_symtensor.validation.dataset import Form, UnusableRowError
 from ms_symtensor.validation.readers.devices import cluster_of
 from ms_symtensor.validation.readers.nightly import engine_of
 from ms_symtensor.validation.readers.served_networks import MOST, Asked, request_of, served_network, stored_as
 from ms_symtensor.validation.table import Row
-from ms_symtensor.validation.timings import Form, Timing
+from ms_symtensor.validation.timings import Timing
 
 COLUMNS = ("model", "hardware", "npus", "prefill", "decode", "setting", "metric", "value", "unit")
 UNIT_S = {"s": 1.0, "ms": 1e-3}

@@ -12,11 +12,11 @@ from ms_symtensor.serving.layer import Step
 from ms_symtensor.serving.phases import most_requests, passes_of
 from ms_symtensor.serving.request import Request
 from ms_symtensor.serving.strategy import strategies
-from ms_symtensor.validation.dataset import UnusableRowError
+from ms_symtensor.validation.dataset import Form, UnusableRowError
 from ms_symtensor.validation.readers.devices import cluster_of
 from ms_symtensor.validation.readers.served_networks import Asked, request_of, served_network, stored_as
 from ms_symtensor.validation.table import Row
-from ms_symtensor.validation.timings import Form, Timing
+from ms_symtensor.validation.timings import Timing
 
 COLUMNS = ("model", "hardware", "cards", "deployment", "lengths", "tpot_ms", "precision")
 DIES = {"atlas_800t_a3": 2}

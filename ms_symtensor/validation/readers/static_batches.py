@@ -5,12 +5,12 @@ FP8 is priced as 8-bit weights and an 8-bit cache: products run as fast, and as 
 
 from ms_symtensor.serving.phases import batch_s
 from ms_symtensor.serving.strategy import Strategy, why_not
-from ms_symtensor.validation.dataset import UnusableRowError
+from ms_symtensor.validation.dataset import Form, UnusableRowError
 from ms_symtensor.validation.readers.devices import gpu_cluster
 from ms_symtensor.validation.readers.published import published_model
 from ms_symtensor.validation.readers.served_networks import MOST, Asked, dense_network, request_of
 from ms_symtensor.validation.table import Row
-from ms_symtensor.validation.timings import Form, Timing
+from ms_symtensor.validation.timings import Timing
 
 COLUMNS = ("device", "model", "batch", "tp", "input_len", "output_len", "metric", "value")
 _RATE, _FIRST = "out_tokens_per_s_per_gpu", "first_token_ms"

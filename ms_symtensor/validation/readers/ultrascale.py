@@ -4,11 +4,10 @@ from dataclasses import replace
 
 from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.validation.configuration import Transformer
-from ms_symtensor.validation.dataset import Case, UnusableRowError
+from ms_symtensor.validation.dataset import Case, Form, UnusableRowError
 from ms_symtensor.validation.readers.common import Names, configuration, is_timed, measured, must_be_given
 from ms_symtensor.validation.table import Row
 
-NAME = "ultrascale_h100"
 COLUMNS = (
     "model", "n_devices", "dp", "tp", "pp", "zero", "mbs", "grad_acc", "gbs", "status", "mfu", "tok_s_gpu", "mem_gb",
     "seq_len",
@@ -120,3 +119,6 @@ def case(row: Row) -> Case:
         row, step, *columns, timed=timed, stage=0
     )  # rank 0 writes the log: larger logits of a last stage miss
     return Case(row.line, f"{row.text('model')}|n{row.text('n_devices')}", step, found)
+
+
+FORM = Form("ultrascale_h100", COLUMNS, case)

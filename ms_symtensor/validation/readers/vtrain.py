@@ -7,12 +7,11 @@ from ms_symtensor.validation.configuration import (
     AttentionKernel,
     Transformer,
 )
-from ms_symtensor.validation.dataset import Case, UnusableRowError
+from ms_symtensor.validation.dataset import Case, Form, UnusableRowError
 from ms_symtensor.validation.readers import megatron
 from ms_symtensor.validation.readers.common import configuration, measured
 from ms_symtensor.validation.table import Row
 
-NAME = "vtrain_a100"
 COLUMNS = (
     "group", "hidden", "layers", "heads", "seq_len", "n_devices", "dp", "tp", "pp", "micro_batch", "global_batch",
     "step_ms", "consistent",
@@ -61,3 +60,6 @@ def case(row: Row) -> Case:
     )
     part = "2-8 devices" if one_server else "64-512 devices"
     return Case(row.line, row.text("group"), step, measured(row, step, "step_ms"), part)
+
+
+FORM = Form("vtrain_a100", COLUMNS, case)

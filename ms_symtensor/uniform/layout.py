@@ -125,7 +125,7 @@ class Recomputation:
 
     def whole(self, stage: int, held: int) -> int:
         """How many of the `held` blocks of `stage` are recomputed as a whole."""
-        return _on_stage(self.blocks, stage, held)
+        return on_stage(self.blocks, stage, held)
 
     def of(self, stage: int, held: int) -> tuple[Mark, ...]:
         """What is recomputed of each of the `held` blocks of `stage`.
@@ -148,10 +148,11 @@ class Recomputation:
     def selected(self, stage: int, held: int) -> dict[Selection, int]:
         """In how many of the blocks behind those each part is recomputed."""
         left = held - self.whole(stage, held)
-        return {part: number for part, blocks in self.parts if (number := _on_stage(blocks, stage, left))}
+        return {part: number for part, blocks in self.parts if (number := on_stage(blocks, stage, left))}
 
 
-def _on_stage(blocks: Blocks, stage: int, held: int) -> int:
+def on_stage(blocks: Blocks, stage: int, held: int) -> int:
+    """So many of the `held` blocks of `stage`."""
     wanted = blocks[0] if len(blocks) == 1 else blocks[stage]
     return held if wanted == ALL else min(wanted, held)
 

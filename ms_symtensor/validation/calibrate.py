@@ -15,8 +15,10 @@ r_i / (1 - h_i), with h the diagonal of the hat matrix; Allen 1974), the mean er
 errors; by more than one where the sheet is known to be wrong. Else the cluster stays as it is.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
+from typing import TypeVar
 
 import numpy as np
 from scipy.optimize import least_squares
@@ -29,6 +31,7 @@ from ms_symtensor.validation.evaluate import Numbers, Outcome, Predictor, outcom
 from ms_symtensor.validation.metrics import mape
 from ms_symtensor.validation.pricing import predict
 
+_One = TypeVar("_One")
 NOISE = 0.07  # empirical: the relative error that formulas of this kind keep (docs/results: medians of 0.06 to 0.10)
 ENOUGH = 1e-2  # relative change of the sum, or of the constants, at which the solver stops: below what the rows know
 EDGE = 1e-6  # a constant may start at an end of its range, where the solver wants room
@@ -191,13 +194,17 @@ def leave_one_group_out(
 
 def drawn(cases: Sequence[Case], seed: int) -> list[int]:
     """The timed cases in random order, such that a group comes again only when all others have come as often."""
-    generator = np.random.default_rng(seed)
-    members: dict[str, list[int]] = {}
-    for index in generator.permutation([i for i, c in enumerate(cases) if c.measured.step_time_s is not None]):
-        members.setdefault(cases[int(index)].group, []).append(int(index))
-    queues = list(members.values())
-    longest = max((len(queue) for queue in queues), default=0)
-    return [queue[turn] for turn in range(longest) for queue in queues if turn < len(queue)]
+    timed = [i for i, c in enumerate(cases) if c.measured.step_time_s is not None]
+    order = map(int, np.random.default_rng(seed).permutation(timed))
+    return in_turns(order, lambda index: cases[index].group)
+
+
+def in_turns(every: Iterable[_One], kind_of: Callable[[_One], str]) -> list[_One]:
+    """One of every kind, then another one of every kind that has more, and so on."""
+    kinds: dict[str, list[_One]] = {}
+    for one in every:
+        kinds.setdefault(kind_of(one), []).append(one)
+    return [one for turn in zip_longest(*kinds.values()) for one in turn if one is not None]
 
 
 def _named(constants: Sequence[Constant], values: Numbers) -> dict[str, float]:

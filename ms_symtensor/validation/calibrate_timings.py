@@ -1,15 +1,14 @@
 """Times of kernels and passes after a calibration on those of other models."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from itertools import zip_longest
 
 import numpy as np
 
 from ms_symtensor.cluster.load import load
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.errors import InputError
-from ms_symtensor.validation.calibrate import explaining
+from ms_symtensor.validation.calibrate import explaining, in_turns
 from ms_symtensor.validation.constants import constants_of
 from ms_symtensor.validation.timings import Compared, compared
 
@@ -24,7 +23,7 @@ def leave_one_model_out(rows: Sequence[Compared], steps: int, seed: int) -> tupl
     found = list(rows)
     for cluster, model in dict.fromkeys((row.cluster, row.timing.model) for row in rows):
         drawn = (rows[n] for n in order if rows[n].cluster == cluster and rows[n].timing.model != model)
-        others = in_turns(drawn)[:steps]
+        others = in_turns(drawn, lambda row: row.timing.kind)[:steps]
         if not others:
             raise InputError(f"calibration takes times of other models, and {model} is the only one on {cluster}")
         fitted = _fitted(others, load(cluster))
@@ -32,14 +31,6 @@ def leave_one_model_out(rows: Sequence[Compared], steps: int, seed: int) -> tupl
             if (row.cluster, row.timing.model) == (cluster, model):
                 found[number] = replace(row, predicted_s=compared(row.timing, fitted).predicted_s)
     return tuple(found)
-
-
-def in_turns(rows: Iterable[Compared]) -> list[Compared]:
-    """One of every kind, then another one of every kind that has more, and so on."""
-    kinds: dict[str, list[Compared]] = {}
-    for row in rows:
-        kinds.setdefault(row.timing.kind, []).append(row)
-    return [row for turn in zip_longest(*kinds.values()) for row in turn if row is not None]
 
 
 def _fitted(rows: Sequence[Compared], cluster: Cluster) -> Cluster:

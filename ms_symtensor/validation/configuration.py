@@ -10,6 +10,7 @@ from typing import Literal
 from ms_symtensor.cost.runtime import Stored
 from ms_symtensor.errors import InputError
 from ms_symtensor.program.settings import OptimizerLevel
+from ms_symtensor.uniform.layout import ALL, Blocks, Selection, on_stage
 
 Norm = Literal["rms_norm", "layer_norm"]
 Position = Literal["rotary", "learned", "alibi"]
@@ -28,7 +29,6 @@ Loss = Literal["in_place", "copied", "torch"]
 cross_entropy is a log_softmax and an nll_loss, each with a gradient of its own.
 """
 
-ALL = -1  # every block
 MIXED = Stored()
 """Mixed precision with float32 main gradients."""
 
@@ -45,10 +45,12 @@ class AttentionKernel(Enum):
 class Part(Enum):
     """What a selective recomputation computes again."""
 
-    ATTENTION_CORE = "attention_core"  # between the projections (Megatron's selective)
-    ACTIVATION_FUNCTION = "activation_function"  # of the feed-forward
-    NORM = "norm"
-    GATHERS = "gathers"  # of the tokens that tensor ranks hold parts of, where these are kept (tensor_ranks)
+    ATTENTION_CORE = Selection.ATTENTION_CORE  # between the projections (Megatron's selective)
+    ACTIVATION_FUNCTION = Selection.ACTIVATION  # of the feed-forward
+    NORM = Selection.NORM
+    GATHERS = (
+        Selection.COMMUNICATION
+    )  # of the tokens that tensor ranks hold parts of, where these are kept (tensor_ranks)
 
 
 class ImpossibleError(InputError):
@@ -123,10 +125,6 @@ class Transformer:
             raise ImpossibleError(f"{self.num_heads} heads do not divide by {self.n_kv_heads} key-value heads")
 
 
-Blocks = tuple[int, ...]
-"""So many blocks of each stage; one number stands for all stages, ALL for every block of a stage."""
-
-
 @dataclass(frozen=True)
 class Recomputation:
     """What is recomputed in the backward pass.
@@ -142,22 +140,17 @@ class Recomputation:
 
     def on_stage(self, stage: int, blocks_of_stage: int) -> int:
         """How many of the blocks of `stage` are recomputed whole."""
-        return _of_stage(self.blocks, stage, blocks_of_stage)
+        return on_stage(self.blocks, stage, blocks_of_stage)
 
     def part_on_stage(self, part: Part, stage: int, blocks_of_stage: int) -> int:
         """In how many of the other blocks of `stage` that part is recomputed."""
         others = blocks_of_stage - self.on_stage(stage, blocks_of_stage)
-        return _of_stage(dict(self.parts).get(part, (0,)), stage, others)
+        return on_stage(dict(self.parts).get(part, (0,)), stage, others)
 
 
 def in_parts(*parts: Part, blocks: Blocks = (ALL,)) -> tuple[tuple[Part, Blocks], ...]:
     """The same `blocks` for several parts."""
     return tuple((part, blocks) for part in parts)
-
-
-def _of_stage(blocks: Blocks, stage: int, there_are: int) -> int:
-    wanted = blocks[0] if len(blocks) == 1 else blocks[stage]
-    return there_are if wanted == ALL else min(wanted, there_are)
 
 
 NO_RECOMPUTATION = Recomputation()

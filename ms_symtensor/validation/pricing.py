@@ -19,7 +19,6 @@ from ms_symtensor.uniform.folded import folded_bill, folded_flops
 from ms_symtensor.uniform.layout import Degrees, Recomputation, Selection, Stages, UniformLayout
 from ms_symtensor.uniform.request import as_run
 from ms_symtensor.validation.configuration import ALL, AttentionKernel, Configuration, Transformer
-from ms_symtensor.validation.configuration import Part as Selected
 from ms_symtensor.validation.dataset import UnusableRowError
 
 TORCH_NPU_CANNOT_B = 3.4 * 2**30
@@ -162,26 +161,15 @@ def _kinds(m: Transformer) -> tuple[zoo.BlockKind, ...]:
     return tuple(zoo.BlockKind(window=0 if n % m.window_period else m.window) for n in range(m.num_layers))
 
 
-_SELECTED = {
-    Selected.ATTENTION_CORE: Selection.ATTENTION_CORE,
-    Selected.ACTIVATION_FUNCTION: Selection.ACTIVATION,
-    Selected.NORM: Selection.NORM,
-    Selected.GATHERS: Selection.COMMUNICATION,
-}
-
-
 def layout_of(c: Configuration) -> UniformLayout:
     """How the devices share the network."""
-    parts = tuple((_SELECTED[part], blocks) for part, blocks in c.recomputation.parts)
-    if (
-        c.framework == "mindspore" and c.model.norm == "rms_norm"
-    ):  # mindformers 1.9.0, llama_layer.py: self.cast.recompute()
-        parts += ((Selection.NORM_INPUT, (ALL,)),)
-    level = c.optimizer_level
-    if c.pipeline_stages * c.micro_batch_num > 1:  # MindSpore's programs in micro-batches know no more: at level 3 the
-        level = min(
-            level, OptimizerLevel.LEVEL1
-        )  # run-time does in each of them what the program does once (`stage_time`)
+    parts = tuple((part.value, blocks) for part, blocks in c.recomputation.parts)
+    if c.framework == "mindspore" and c.model.norm == "rms_norm":
+        parts += ((Selection.NORM_INPUT, (ALL,)),)  # mindformers 1.9.0, llama_layer.py: self.cast.recompute()
+    # MindSpore's programs in micro-batches know no more: at level 3 the run-time does in each of them what the program does once
+    # (`stage_time`).
+    in_micro_batches = c.pipeline_stages * c.micro_batch_num > 1
+    level = min(c.optimizer_level, OptimizerLevel.LEVEL1) if in_micro_batches else c.optimizer_level
     return UniformLayout(
         Degrees(
             c.data_parallel,
@@ -195,7 +183,7 @@ def layout_of(c: Configuration) -> UniformLayout:
             gathers_logits=c.gathered_logits,
         ),
         Stages(c.pipeline_stages, c.micro_batch_num, c.interleave, c.layers_on_stage, c.head_stage),
-        Recomputation(tuple(ALL if n == ALL else n for n in c.recomputation.blocks), parts),
+        Recomputation(c.recomputation.blocks, parts),
         OptimizerLevel(level),
         c.optimizer_weight_shard_size,
     )

@@ -65,6 +65,8 @@ def configuration(row: Row, options: Options, model: Transformer, names: Names =
     """What MindSpeed runs under `options`, with the degrees of `row`; the optimizer and sequence parallelism as the options say,
     unless `more` does.
     """
+    # With MindSpeed's --moe-tp-extend-ep tensor ranks too have experts of their own, whole ones (transformer/moe/moe_layer.py).
+    extends = "moe-tp-extend-ep" in options
     own = {
         "sequence_parallel": "sequence-parallel" in options and row.count("tp") > 1,
         "optimizer_level": optimizer_level(options),
@@ -74,8 +76,8 @@ def configuration(row: Row, options: Options, model: Transformer, names: Names =
         model,
         names,
         **own | more,
-        expert_parallel=expert_parallel(options, row),
-        expert_model_parallel=expert_model_parallel(options),
+        expert_parallel=(row.optional_count("ep") or 1) * (row.count("tp") if extends else 1),
+        expert_model_parallel=1 if extends else _number(options.get("expert-tensor-parallel-size") or "0"),
         layers_on_stage=layers_on_stage(options),
         recomputation=recomputation(options, row.optional_count("vpp") or 1),
         attention=attention(options),
@@ -87,8 +89,10 @@ def configuration(row: Row, options: Options, model: Transformer, names: Names =
         loss=loss(row.date("date")),
         overlap_gradients="overlap-grad-reduce" in options,
         overlap_weights="overlap-param-gather" in options,
-        overlap_tensors=overlaps_tensors(options),
-        fused_gradient_sums=fuses_gradient_sums(options),
+        # else these collectives run under products of the backward pass (megatron/core/tensor_parallel/layers.py)
+        overlap_tensors="no-async-tensor-model-parallel-allreduce" not in options,
+        # else a product and the addition of its weight's gradient are one kernel (MindSpeed, docs/features/npu_matmul_add.md)
+        fused_gradient_sums="no-gradient-accumulation-fusion" not in options,
     )
 
 
@@ -139,19 +143,6 @@ def layers_on_stage(options: Options) -> tuple[int, ...]:
     return tuple(map(int, options["num-layer-list"].split(",")))
 
 
-def expert_parallel(options: Options, row: Row) -> int:
-    """--expert-model-parallel-size; with MindSpeed's --moe-tp-extend-ep tensor ranks too have experts of their own, whole ones
-    (mindspeed/core/transformer/moe/moe_layer.py, num_local_experts).
-    """
-    size = row.optional_count("ep") or 1
-    return size * row.count("tp") if "moe-tp-extend-ep" in options else size
-
-
-def expert_model_parallel(options: Options) -> int:
-    """--expert-tensor-parallel-size, MindSpeed's --moe-tp-extend-ep; 0 if neither is there."""
-    return 1 if "moe-tp-extend-ep" in options else _number(options.get("expert-tensor-parallel-size") or "0")
-
-
 def optimizer_level(options: Options) -> OptimizerLevel:
     """--use-distributed-optimizer: master weights and states are shared, weights and gradients are not."""
     return OptimizerLevel.LEVEL1 if "use-distributed-optimizer" in options else OptimizerLevel.NONE
@@ -160,20 +151,6 @@ def optimizer_level(options: Options) -> OptimizerLevel:
 def attention(options: Options) -> AttentionKernel:
     """--use-flash-attn, or Megatron's fused softmax."""
     return AttentionKernel.FLASH if "use-flash-attn" in options else AttentionKernel.FUSED_SOFTMAX
-
-
-def overlaps_tensors(options: Options) -> bool:
-    """--no-async-tensor-model-parallel-allreduce: linear layers wait for their collectives; else these run under products
-    of the backward pass (megatron/core/tensor_parallel/layers.py, LinearWithGradAccumulationAndAsyncCommunication).
-    """
-    return "no-async-tensor-model-parallel-allreduce" not in options
-
-
-def fuses_gradient_sums(options: Options) -> bool:
-    """--no-gradient-accumulation-fusion: else a product and the addition of its weight's gradient are one kernel
-    (github.com/Ascend/MindSpeed, docs/features/npu_matmul_add.md).
-    """
-    return "no-gradient-accumulation-fusion" not in options
 
 
 def precision(options: Options) -> Precision:

@@ -8,7 +8,6 @@ import re
 from collections.abc import Mapping
 from typing import Any, cast
 
-from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.validation.configuration import (
     ALL,
     AttentionKernel,
@@ -16,7 +15,6 @@ from ms_symtensor.validation.configuration import (
     Part,
     Precision,
     Recomputation,
-    Transformer,
 )
 from ms_symtensor.validation.dataset import UnusableRowError
 
@@ -117,16 +115,6 @@ def memory_limit_B(settings: Settings) -> float:
     """`max_device_memory`, in words such as 59GB, which MindSpore counts in GiB; 0: none."""
     found = re.match(r"([\d.]+) ?GB", settings.get("max_mem", ""))
     return float(found[1]) * GIB if found else 0.0
-
-
-def optimizer_level(zero: str) -> OptimizerLevel:
-    """`enable_parallel_optimizer`, in the words of the tables."""
-    return OptimizerLevel.NONE if zero in ("", "none", "none(dp=1)") else OptimizerLevel.LEVEL1
-
-
-def ranks_of_an_expert(model: Transformer) -> int:
-    """Tensor ranks cut experts as they do a feed-forward (`mp` of the weights' (ep, 1, mp)), but for DeepSeek-V3's."""
-    return 1 if model.latent_attention else 0
 
 
 def whole_embedding(settings: Settings) -> bool:

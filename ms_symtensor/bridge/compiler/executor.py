@@ -135,7 +135,7 @@ def explain(error: BaseException, logged: Sequence[str] = ()) -> str:
     lines = [line.strip() for line in str(error).splitlines()]
     text = next((line for line in lines if line and not set(line) <= set("-=# ")), type(error).__name__)
     reasons = [line for line in logged if line not in text]
-    if reasons and text.startswith("Failure"):
+    if reasons and text.startswith(("Failure", "Failed to export")):
         text = f"{text}: {reasons[0]}"
     cause = next((cause for begin, cause in _CAUSES.items() if text.startswith(begin)), "")
     text = f"{text.rstrip('.')}: {cause}" if cause else text

@@ -1,9 +1,8 @@
 """Plans in micro-batches that recompute operators inside blocks: whole-block plans made faster, their layouts as they are.
 
 Every stage has its own mixture of levels (`selected`): of two neighbours, in the order in which they save more and more, the
-first one whose true peak fits; and on the slowest stage another one, where its room allows it. Blocks may be divided anew: there
-are the division of the plan, that of free memory, and the best one if stages could have anything between two levels; the two
-that promise most are worked out.
+first one whose true peak fits. Blocks may be divided anew: there are the division of the plan, that of free memory, and the best
+one if stages could have anything between two levels; the two that promise most are worked out.
 """
 
 import math
@@ -34,12 +33,6 @@ from ms_symtensor.search.stages.stage_layers import divided_chain, laid_out, ste
 WORKED_OUT = 2
 """empirical: so many divisions of the blocks are worked out with true peaks; each writes the programs of all stages."""
 
-FILLED = 4
-"""So many mixtures are tried for the room that is left on the slowest stage (empirical)."""
-
-UNEVEN = 16
-"""Of more blocks on a stage, mixtures of neighbours leave little room (empirical)."""
-
 GONE = 2.0
 """Where so many times what the last block keeps would not do, the block before it does not fit either (1 by what peaks consist
 of; empirical beyond)."""
@@ -47,9 +40,6 @@ of; empirical beyond)."""
 LIKELY_B = 2 << 30
 """Bytes that the first true peak is taken to have beyond what is known without programs (empirical: 1 to 3 GiB for buffers and
 what lives for a moment; a good guess saves a program)."""
-
-SAME = 1e-9
-"""What takes less by a smaller share is no quicker."""
 
 
 def selecting(
@@ -142,7 +132,6 @@ class _Selecting:
 
     def best(self, best: MaterializedPlan | None) -> MaterializedPlan | None:
         """The fastest of what is worked out and `best`."""
-        chosen: Sequence[Step] = ()
         attempted = set[tuple[int, ...]]()
         for _ in range(WORKED_OUT):
             promising = min(
@@ -158,12 +147,8 @@ class _Selecting:
                 continue
             self._note_beyond(self._gone_so_far(layers, mine), [sum(memory_B.values()) for memory_B in one.memory_B])
             if best is None or one.estimate.step_time_s < best.estimate.step_time_s:
-                best, chosen = one, mine
-        if best is None or not chosen:
-            return best
-        layers = tuple(stage.blocks for stage in best.estimate.stages)
-        filled = self._filled(layers, chosen)
-        return best if filled == chosen else self._whole(layers, filled) or best
+                best = one
+        return best
 
     def _note_beyond(self, stages: Sequence[Stage], peaks_B: Sequence[float]) -> None:
         """Note what the true peaks of `stages` have beyond what is known of these without programs."""
@@ -191,7 +176,7 @@ class _Selecting:
         """Seconds of a step by what is known without programs; inf where not even everything recomputed fits."""
         each_s, once_s = list[float](), list[float]()
         for number, stage in enumerate(self._plain(layers)):
-            steps = self._steps(layers, number).neighbouring()
+            steps = self._steps(layers, number)
             missing_B = stage.peak_B + self.beyond_B[number] - self.limit_B
             flight = self._flight(layers, number)
             step = steps.saving(missing_B / flight, 0, len(steps))
@@ -245,30 +230,31 @@ class _Selecting:
         )
 
     def _first_feasible(self, layers: Sequence[int], number: int) -> Step | None:
-        """The first mixture of neighbours that fits on a stage; peaks fall from one to the next, about as the micro-batches in
-        flight save more, and just so where the same two levels are mixed.
+        """The quickest mixture that fits on a stage, as far as peaks fall from one to the next as the micro-batches in flight save
+        more.
         """
-        steps, flight = self._steps(layers, number).neighbouring(), self._flight(layers, number)
+        steps, flight = self._steps(layers, number), self._flight(layers, number)
         plain_B, beyond_B = self._plain(layers)[number].peak_B, self.beyond_B[number] or self.likely_B
-        low, high, high_B = 0, len(steps), math.inf  # the answer is one of low … high, the last of which takes so much
+        low, high = 0, len(steps)  # the last one of low … high fits, if it is there
         while low < high:
-            saving = steps.saving((plain_B + beyond_B - self.limit_B) / flight, low, high)
-            middle = high - 1 if saving is None else saving
-            if steps.are_alike(middle, high) and high_B + steps.more_B(middle, high) * flight > self.limit_B:
-                low = middle + 1
-                continue
+            middle = steps.saving((plain_B + beyond_B - self.limit_B) / flight, low, high)
+            if middle is None:
+                if high < len(steps):
+                    break
+                middle = high - 1
             size_B = self._peak_B(layers, number, steps[middle])
             beyond_B = self.likely_B = size_B - (plain_B - steps.saved_B[middle] * flight)
-            if size_B <= self.limit_B:
-                high, high_B = middle, size_B
-            else:
-                low = middle + 1
-        if low < len(steps):
-            return steps[low]
-        if self.is_whole or self.schedule.interleave > 1 or not self._may_fit_singly(layers, number, steps[-1]):
+            low, high = (low, middle) if size_B <= self.limit_B else (middle + 1, high)
+        if high < len(steps):
+            return steps[high]
+        if (
+            self.is_whole
+            or self.schedule.interleave > 1
+            or not self._may_fit_singly(layers, number, steps[len(steps) - 1])
+        ):
             return None
         kept_B = self._plain(layers)[number].peak_B  # of these what is kept alone must fit
-        singly = [s for s in self._steps(layers, number).singly() if kept_B - s.saved_B * flight <= self.limit_B]
+        singly = [s for s in steps.singly(self.paths.every[-1]) if kept_B - s.saved_B * flight <= self.limit_B]
         return next((step for step in singly if self._peak_B(layers, number, step) <= self.limit_B), None)
 
     def _may_fit_singly(self, layers: Sequence[int], number: int, last: Step) -> bool:
@@ -281,33 +267,6 @@ class _Selecting:
             return True
         kept_B = self.paths.every[-1][kinds[1]].kept_B
         return self._peak_B(layers, number, last) <= self.limit_B + GONE * kept_B
-
-    def _filled(self, layers: Sequence[int], chosen: Sequence[Step]) -> list[Step]:
-        """`chosen`, but for the slowest stage, where a quicker mixture fits, until there is none."""
-        found, plain = list(chosen), self._plain(layers)
-        while True:
-            each_s = [stage.each_s + step.recompute_s for stage, step in zip(plain, found, strict=True)]
-            slowest = each_s.index(max(each_s))
-            quicker = self._quicker(layers, slowest, found[slowest])
-            if quicker is None:
-                return found
-            found[slowest] = quicker
-
-    def _quicker(self, layers: Sequence[int], number: int, than: Step) -> Step | None:
-        """A mixture of any levels that fits on a stage and takes less; None if none of a few does."""
-        if self.is_whole or not than.recompute_s or layers[number] > UNEVEN:
-            return None
-        steps, flight = self._steps(layers, number), self._flight(layers, number)
-        saved_B = than.saved_B + (self._peak_B(layers, number, than) - self.limit_B) / flight
-        for _ in range(FILLED):
-            step = steps.quickest(saved_B)
-            if step is None or step.recompute_s >= (1 - SAME) * than.recompute_s:
-                return None
-            beyond_B = self._peak_B(layers, number, step) - self.limit_B
-            if beyond_B <= 0:
-                return step
-            saved_B = step.saved_B + max(beyond_B / flight, 1.0)
-        return None
 
     def _flight(self, layers: Sequence[int], number: int) -> float:
         return self.schedule.in_flight(number, len(layers)).mean

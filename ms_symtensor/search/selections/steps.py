@@ -1,16 +1,20 @@
 """How far a stage goes: which mixtures of levels there are for its blocks, and what each takes and saves."""
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import overload
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ms_symtensor.search.folded.mix import WHOLE, Mix
+from ms_symtensor.search.folded.mix import Mix
 from ms_symtensor.search.selections.selected import Level, Levels, mix_of
 
 Array = NDArray[np.float64]
+
+UNEVEN = 16
+"""Of more blocks on a stage, mixtures of neighbouring levels leave little room (empirical)."""
 
 
 @dataclass(frozen=True)
@@ -26,114 +30,73 @@ class Step:
 
 
 class Steps:
-    """The mixtures of `levels` for the blocks of a stage, whose kinds are `held`.
+    """The mixtures of `levels` for the blocks of a stage, whose kinds are `held`, that take the least of those that save as much:
+    from nothing to everything. The first blocks are on one level, the next one on another, those behind it on a third one; of
+    many blocks, on two neighbouring levels.
 
     `counts_in_flight` [blocks]: in times of the average, the micro-batches that wait in each; where they are not equal,
     those mixtures only of which no block saves more of one than a block before it.
     """
 
     def __init__(self, levels: Levels, held: Sequence[int], counts_in_flight: Sequence[float]) -> None:
-        self.every, self.blocks, self.falling = levels.every, len(held), min(counts_in_flight) < max(counts_in_flight)
-        self._of_one, self._singly = (*levels.every, *levels.between), levels.singly
-        of_one = (*self._of_one, *self._singly)
-        recompute_s = np.array([[corner.recompute_s for corner in level] for level in of_one])[:, list(held)]
+        every, blocks = len(levels.every), len(held)
+        self._levels, self._singly = (*levels.every, *levels.between), levels.singly
+        of_one = (*self._levels, *self._singly)
+        takes_s = np.array([[corner.recompute_s for corner in level] for level in of_one])[:, list(held)]
         kept_B = np.array([[float(corner.kept_B) for corner in level] for level in of_one])[:, list(held)]
         each_B = kept_B[0] - kept_B
-        self._each_B, saved_B = each_B, each_B * np.array(counts_in_flight)
-        self._recompute_s, self._saved_B = recompute_s[: len(self.every)], saved_B[: len(self.every)]
-        number = len(self._of_one)
-        self._one_recompute_s, self._one_saved_B = recompute_s[:number], saved_B[:number]
-        self._single_recompute_s, self._single_saved_B = recompute_s[number:], saved_B[number:]
+        self._takes_s, self._saves_B = takes_s, each_B * np.array(counts_in_flight)
+        if blocks > UNEVEN:
+            chosen = [(n, level + 1, level + 1, level) for level in range(every - 1) for n in range(blocks)]
+        else:
+            several = product(range(blocks), range(every), range(len(self._levels)), range(every))
+            chosen = [one for one in several if one[1] >= one[3]]
+        at = np.array([(0, 0, 0, 0), *chosen]).T
+        if min(counts_in_flight) < max(counts_in_flight):
+            least_B, most_B = each_B.min(axis=1), each_B.max(axis=1)
+            at = at[:, (least_B[at[1]] >= most_B[at[2]]) & (least_B[at[2]] >= most_B[at[3]])]
+        takes, saves = self._mixed(takes_s, at), self._mixed(self._saves_B, at)
+        order = np.lexsort((-saves, takes))
+        best = order[saves[order] > np.maximum.accumulate(np.concatenate([[-1.0], saves[order][:-1]]))]
+        self._at = at[:, best].T.tolist()
+        self.recompute_s: list[float] = takes[best].tolist()
+        self.saved_B: list[float] = saves[best].tolist()
 
-    def neighbouring(self) -> "Neighbouring":
-        """Those of two neighbouring levels, from nothing to everything."""
-        sums = (_before(self._recompute_s), _before(self._saved_B))
-        recompute_s, saved_B = ((of[1:] + of[:-1, -1:] - of[:-1])[:, 1:].ravel().tolist() for of in sums)
-        return Neighbouring(self.every, self.blocks, (0.0, *recompute_s), (0.0, *saved_B))
+    def __len__(self) -> int:
+        return len(self._at)
 
-    def singly(self) -> list[Step]:
-        """Those of which all blocks but the last one are on the last level, and this makes a single tensor again, the quickest
+    def __getitem__(self, number: int) -> Step:
+        first, more, one, less = self._at[number]
+        levels = self._levels
+        between: Level | None = levels[one]
+        if one in (more, less):
+            first, between = first + (one == more), None
+        mix = mix_of(levels[more], levels[less], between)
+        return Step(mix, first, self.recompute_s[number], self.saved_B[number])
+
+    def saving(self, wanted_B: float, low: int, high: int) -> int | None:
+        """The number of the first one from `low` to before `high` that saves so much; None if none does."""
+        found = bisect_left(self.saved_B, wanted_B, low, high)
+        return found if found < high else None
+
+    def singly(self, last: Level) -> list[Step]:
+        """Those of which all blocks but the last one are on the level `last`, and this makes a single tensor again, the quickest
         first.
         """
-        recompute_s = self._recompute_s[-1, :-1].sum() + self._single_recompute_s[:, -1]
-        saved_B = self._saved_B[-1, :-1].sum() + self._single_saved_B[:, -1]
+        number = len(self._levels)
+        all_but = self._levels.index(last)
+        recompute_s = self._takes_s[all_but, :-1].sum() + self._takes_s[number:, -1]
+        saved_B = self._saves_B[all_but, :-1].sum() + self._saves_B[number:, -1]
+        blocks = self._takes_s.shape[1]
         steps = [
-            Step(mix_of(self.every[-1], level), self.blocks - 1, float(takes_s), float(saves_B))
+            Step(mix_of(last, level), blocks - 1, float(takes_s), float(saves_B))
             for level, takes_s, saves_B in zip(self._singly, recompute_s, saved_B, strict=True)
         ]
         return sorted(steps, key=lambda step: step.recompute_s)
 
-    def quickest(self, saved_B: float) -> Step | None:
-        """The one of any two levels, and anything of a block between, that takes the least of those that save so much; None if
-        none does.
-        """
-        takes_s, saves_B = _mixed(self._recompute_s, self._one_recompute_s), _mixed(self._saved_B, self._one_saved_B)
-        takes_s = np.where(saves_B >= saved_B, takes_s, np.inf)
-        if self.falling:
-            first, of_one = (self._each_B[: len(of)].min(axis=1) for of in (self._saved_B, self._one_saved_B))
-            falls = (first[:, None, None] >= of_one[:, None]) & (of_one[:, None] >= first)
-            takes_s = np.where(falls, takes_s, np.inf)
-        at = np.unravel_index(np.argmin(takes_s), takes_s.shape)
-        if not np.isfinite(takes_s[at]):
-            return None
-        first, *levels = map(int, at)
-        more, between, less = self.every[levels[0]], self._of_one[levels[1]], self.every[levels[2]]
-        return Step(mix_of(more, less, between), first, float(takes_s[at]), float(saves_B[at]))
-
-
-@dataclass(frozen=True)
-class Neighbouring(Sequence[Step]):
-    """The steps of two neighbouring levels of `every`, of so many `blocks`, with seconds and bytes saved of each."""
-
-    every: Sequence[Level]
-    blocks: int
-    recompute_s: Sequence[float]
-    saved_B: Sequence[float]
-
-    def __len__(self) -> int:
-        return len(self.saved_B)
-
-    @overload
-    def __getitem__(self, number: int) -> Step: ...
-    @overload
-    def __getitem__(self, number: slice) -> Sequence[Step]: ...
-    def __getitem__(self, number: int | slice) -> Step | Sequence[Step]:
-        if isinstance(number, slice):
-            return [self[n] for n in range(*number.indices(len(self)))]
-        number = range(len(self))[number]
-        if not number:
-            return Step(WHOLE, 0, 0.0, 0.0)
-        level, first = divmod(number - 1, self.blocks)
-        mix = mix_of(self.every[level + 1], self.every[level])
-        return Step(mix, first + 1, self.recompute_s[number], self.saved_B[number])
-
-    def are_alike(self, first: int, second: int) -> bool:
-        """Whether both are there, and differ in nothing but how many blocks are on the higher one of two levels."""
-        return (
-            0 < first < len(self)
-            and 0 < second < len(self)
-            and (first - 1) // self.blocks == (second - 1) // self.blocks
-        )
-
-    def more_B(self, first: int, second: int) -> float:
-        """Bytes that the second one saves more."""
-        return self.saved_B[second] - self.saved_B[first]
-
-    def saving(self, wanted_B: float, low: int, high: int) -> int | None:
-        """The number of the first one from `low` to before `high` that saves so much; None if none does."""
-        return next((n for n in range(low, high) if self.saved_B[n] >= wanted_B), None)
-
-
-def _before(values: Array) -> Array:
-    """Sums over the first blocks, [levels, blocks] -> [levels, 1 + blocks]."""
-    return np.concatenate([np.zeros((len(values), 1)), values.cumsum(axis=1)], axis=1)
-
-
-def _mixed(values: Array, of_one: Array) -> Array:
-    """The first blocks on one level, the next one on another of those `of_one` block, and those behind it on a third one: [first
-    blocks, level, level, level].
-    """
-    sums = _before(values)
-    behind = sums[:, -1:] - sums
-    mixed: Array = sums.T[:-1, :, None, None] + of_one.T[:, None, :, None] + behind.T[1:, None, None, :]
-    return mixed
+    def _mixed(self, values: Array, at: NDArray[np.intp]) -> Array:
+        """Sums of `values` [levels, blocks] over the blocks: [mixtures]."""
+        first, more, one, less = at
+        before = np.concatenate([np.zeros((len(values), 1)), values.cumsum(axis=1)], axis=1)
+        found: Array = before[more, first] + values[one, first] + before[less, -1] - before[less, first + 1]
+        return found

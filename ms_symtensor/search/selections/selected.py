@@ -5,7 +5,7 @@ to everything. What a plan must save lies between two neighbouring levels: the f
 few of them as fit, the others on the other one. For equal blocks whose memory adds up no other mixture of corners is faster.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ms_symtensor.cluster.topology import Cluster
@@ -27,12 +27,11 @@ Level = tuple[Selected, ...]
 
 @dataclass(frozen=True)
 class Levels:
-    """`every` level of corners, from nothing to everything; those `between` them for one block, each a point of one kind; and,
-    where they were asked for, those at which a tensor of it is recomputed `singly`.
+    """`every` level of corners, from nothing to everything; and, where they were asked for, those at which a tensor of one block
+    of a kind is recomputed `singly`.
     """
 
     every: tuple[Level, ...] = ()
-    between: tuple[Level, ...] = ()
     singly: tuple[Level, ...] = ()
 
 
@@ -60,15 +59,9 @@ def levels(
         return Levels()
     every = _merged([one.corners for one in there])
     plain = tuple(one.corners[0] for one in there)
-
-    def of_one(points: Iterable[tuple[int, Selected]]) -> tuple[Level, ...]:
-        """Levels at which a block of one kind is at a point of its own."""
-        return tuple((*plain[:kind], point, *plain[kind + 1 :]) for kind, point in points)
-
     return Levels(
         tuple(level for level in every if not (only and WHOLE_BLOCK in (c.recompute for c in level))),
-        of_one((kind, point) for kind, one in enumerate(there) for point in one.between),
-        of_one((kind, point) for kind, one in enumerate(there) for point in one.singly),
+        tuple((*plain[:kind], p, *plain[kind + 1 :]) for kind, one in enumerate(there) for p in one.singly),
     )
 
 

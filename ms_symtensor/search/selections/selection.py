@@ -16,7 +16,7 @@ MindSpore can be told so in two ways, each of which has choices of its own (`mar
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain, pairwise
+from itertools import chain
 
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.program.meanings import Meanings
@@ -43,12 +43,11 @@ class Selected:
 
 @dataclass(frozen=True)
 class Front:
-    """The `corners` of a block's front, from nothing to everything; what lies `between` two of them, each a corner and one
-    tensor more that is recomputed; and where it was asked for, every tensor recomputed `singly`.
+    """The `corners` of a block's front, from nothing to everything; and where it was asked for, every tensor recomputed
+    `singly`.
     """
 
     corners: tuple[Selected, ...]
-    between: tuple[Selected, ...]
     singly: tuple[Selected, ...] = ()
 
 
@@ -70,10 +69,9 @@ def front(
     nothing = Selected(None, 0.0, sum(of.size_B[t] for t in {of.root(t) for t in of.wanted}))
     every = [Choices(of, marks(of)) for marks in (but_for, alone)]
     corners = chain.from_iterable(one.selected(one.corners) for one in every)
-    between = chain.from_iterable(one.selected(one.between()) for one in every)
     falling = sorted(corners, key=lambda point: (-point.kept_B, point.recompute_s))
     single = (choice for one in every for choice in one.selected(one.singly())) if singly else ()
-    return Front(tuple(hull([nothing, *falling])), tuple(between), tuple(single))
+    return Front(tuple(hull([nothing, *falling])), tuple(single))
 
 
 def hull(points: Sequence[Selected]) -> list[Selected]:
@@ -182,19 +180,6 @@ class Choices:
             yield from self._corners_between(found, less)
         else:
             yield less
-
-    def between(self) -> list[Choice]:
-        """Every corner with one tensor more that is recomputed in the next one, and what that needs."""
-        found: dict[tuple[int, int], Choice] = {}
-        for more, less in pairwise(self.corners):
-            for item in sorted(item for item in less.items - more.items if item[0] == "saved"):
-                one = self._choice({*more.items, *self._implied(item)})
-                if (
-                    more.recomputation < one.recomputation < less.recomputation
-                    and less.kept_B < one.kept_B < more.kept_B
-                ):
-                    found.setdefault((one.recomputation, one.kept_B), one)
-        return list(found.values())
 
     def singly(self) -> list[Choice]:
         """Every tensor recomputed by itself, with what that needs."""

@@ -34,13 +34,12 @@ class Steps:
     from nothing to everything. The first blocks are on one level, the next one on another, those behind it on a third one; of
     many blocks, on two neighbouring levels.
 
-    `counts_in_flight` [blocks]: in times of the average, the micro-batches that wait in each; where they are not equal,
-    those mixtures only of which no block saves more of one than a block before it.
+    `counts_in_flight` [blocks]: in times of the average, the micro-batches that wait in each.
     """
 
     def __init__(self, levels: Levels, held: Sequence[int], counts_in_flight: Sequence[float]) -> None:
         every, blocks = len(levels.every), len(held)
-        self._levels, self._singly = (*levels.every, *levels.between), levels.singly
+        self._levels, self._singly = levels.every, levels.singly
         of_one = (*self._levels, *self._singly)
         takes_s = np.array([[corner.recompute_s for corner in level] for level in of_one])[:, list(held)]
         kept_B = np.array([[float(corner.kept_B) for corner in level] for level in of_one])[:, list(held)]
@@ -49,12 +48,9 @@ class Steps:
         if blocks > UNEVEN:
             chosen = [(n, level + 1, level + 1, level) for level in range(every - 1) for n in range(blocks)]
         else:
-            several = product(range(blocks), range(every), range(len(self._levels)), range(every))
-            chosen = [one for one in several if one[1] >= one[3]]
+            several = product(range(blocks), *(range(every),) * 3)
+            chosen = [one for one in several if one[1] >= one[2] >= one[3]]
         at = np.array([(0, 0, 0, 0), *chosen]).T
-        if min(counts_in_flight) < max(counts_in_flight):
-            least_B, most_B = each_B.min(axis=1), each_B.max(axis=1)
-            at = at[:, (least_B[at[1]] >= most_B[at[2]]) & (least_B[at[2]] >= most_B[at[3]])]
         takes, saves = self._mixed(takes_s, at), self._mixed(self._saves_B, at)
         order = np.lexsort((-saves, takes))
         best = order[saves[order] > np.maximum.accumulate(np.concatenate([[-1.0], saves[order][:-1]]))]

@@ -249,7 +249,7 @@ def _recompute(network: Network, blocks: tuple[str, ...], found: MaterializedPla
     for number, (runs, stage) in enumerate(zip(held, stages, strict=True)):
         mix = found.mixes[number] if found.mixes else WHOLE
         for place, block in enumerate(block for run in runs for block in run):
-            way = mix.way(kinds[block], 1 + place - stage.recomputed)
+            way = mix.way(kinds[block], place < stage.recomputed)
             if way is not None:
                 recomputation[blocks[block]] = way
     return recomputation

@@ -25,11 +25,11 @@ from ms_symtensor.search.folded.folding import Fold, fold, shorten
 from ms_symtensor.search.folded.mix import WHOLE, Mix
 from ms_symtensor.tensor.graph import Graph, ParameterRef
 
-FEW = 2 * EACH + 3
-"""Blocks of every kind that a stage's program is made of at most: two runs and one block between them, one before, one after."""
+FEW = 2 * EACH + 2
+"""Blocks of every kind that a stage's program is made of at most: two runs, one block before, one after."""
 
 Runs = tuple[tuple[int, ...], ...]
-"""Of every kind of blocks, how many are in every part of a mixture (`Mix.parts`)."""
+"""Of every kind of blocks, how many are in every part of a mixture: the first ones, and the others."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class StagePeaks:
     def _with_few(self, start: int, stage: Stage, mix: Mix) -> tuple[_Written, list[int]]:
         """`stage` with few blocks, and how many there are truly in every part of the mixture, kind by kind."""
         held = self._chain[start : start + stage.blocks]
-        parts = mix.parts(held, stage.recomputed)
+        parts = held[: stage.recomputed], held[stage.recomputed :]
         true = tuple(tuple(part.count(kind) for part in parts) for kind in range(len(self._names)))
         before, after = (tuple(sorted({*part})) for part in (self._chain[:start], self._chain[start + stage.blocks :]))
         few = tuple(

@@ -1,8 +1,7 @@
 """Plans that recompute operators inside blocks: a plan that recomputes whole blocks, made faster, its layouts as they are.
 
 From the fronts of the blocks follows a row of levels, each a corner of every kind's front at one price of a byte, from nothing
-to everything. What a plan must save lies between two neighbouring levels: the first blocks are on the one that saves more, as
-few of them as fit, the others on the other one. For equal blocks whose memory adds up no other mixture of corners is faster.
+to everything. The first blocks are on a level that saves more, as few of them as fit, the others on another one.
 """
 
 from collections.abc import Sequence
@@ -80,7 +79,6 @@ def _merged(fronts: Sequence[Sequence[Selected]]) -> list[Level]:
     return found
 
 
-def mix_of(first: Level, then: Level, between: Level | None = None) -> Mix:
-    """The first blocks on level `first`, perhaps one `between`, the others on level `then`."""
-    paths = (tuple(c.recompute for c in level) for level in (first, then, *([between] if between else [])))
-    return Mix(*paths)
+def mix_of(first: Level, then: Level) -> Mix:
+    """The first blocks on level `first`, the others on level `then`."""
+    return Mix(*(tuple(c.recompute for c in level) for level in (first, then)))

@@ -1,8 +1,8 @@
 """Plans in micro-batches that recompute operators inside blocks: whole-block plans made faster, their layouts as they are.
 
-Every stage has its own mixture of levels (`selected`): of two neighbours, in the order in which they save more and more, the
-first one whose true peak fits. Blocks may be divided anew: there are the division of the plan, that of free memory, and the best
-one if stages could have anything between two levels; the two that promise most are worked out.
+Every stage has its own mixture of two levels (`selected`): the quickest one whose true peak fits. Blocks may be divided anew:
+there are the division of the plan, that of free memory, and the best one if stages could have anything between two levels; the
+two that promise most are worked out.
 """
 
 import math
@@ -230,7 +230,7 @@ class _Selecting:
         )
 
     def _first_feasible(self, layers: Sequence[int], number: int) -> Step | None:
-        """The quickest mixture that fits on a stage, as far as peaks fall from one to the next as the micro-batches in flight save
+        """The quickest mixture that fits on a stage, as far as peaks fall from one to the next as its micro-batches save
         more.
         """
         steps, flight = self._steps(layers, number), self._flight(layers, number)

@@ -3,7 +3,7 @@
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,9 +12,6 @@ from ms_symtensor.search.folded.mix import Mix
 from ms_symtensor.search.selections.selected import Level, Levels, mix_of
 
 Array = NDArray[np.float64]
-
-UNEVEN = 16
-"""Of more blocks on a stage, mixtures of neighbouring levels leave little room (empirical)."""
 
 
 @dataclass(frozen=True)
@@ -30,28 +27,21 @@ class Step:
 
 
 class Steps:
-    """The mixtures of `levels` for the blocks of a stage, whose kinds are `held`, that take the least of those that save as much:
-    from nothing to everything. The first blocks are on one level, the next one on another, those behind it on a third one; of
-    many blocks, on two neighbouring levels.
+    """The mixtures of two `levels` for the blocks of a stage, whose kinds are `held`, that take the least of those that save as
+    much: from nothing to everything. The first blocks are on the level that saves more.
 
     `counts_in_flight` [blocks]: in times of the average, the micro-batches that wait in each.
     """
 
     def __init__(self, levels: Levels, held: Sequence[int], counts_in_flight: Sequence[float]) -> None:
-        every, blocks = len(levels.every), len(held)
-        self._levels, self._singly = levels.every, levels.singly
+        self._levels, self._singly, blocks = levels.every, levels.singly, len(held)
         of_one = (*self._levels, *self._singly)
-        takes_s = np.array([[corner.recompute_s for corner in level] for level in of_one])[:, list(held)]
+        self._takes_s = np.array([[corner.recompute_s for corner in level] for level in of_one])[:, list(held)]
         kept_B = np.array([[float(corner.kept_B) for corner in level] for level in of_one])[:, list(held)]
-        each_B = kept_B[0] - kept_B
-        self._takes_s, self._saves_B = takes_s, each_B * np.array(counts_in_flight)
-        if blocks > UNEVEN:
-            chosen = [(n, level + 1, level + 1, level) for level in range(every - 1) for n in range(blocks)]
-        else:
-            several = product(range(blocks), *(range(every),) * 3)
-            chosen = [one for one in several if one[1] >= one[2] >= one[3]]
-        at = np.array([(0, 0, 0, 0), *chosen]).T
-        takes, saves = self._mixed(takes_s, at), self._mixed(self._saves_B, at)
+        self._saves_B = (kept_B[0] - kept_B) * np.array(counts_in_flight)
+        pairs = combinations(range(len(self._levels)), 2)
+        at = np.array([(0, 0, 0), *((first, more, less) for less, more in pairs for first in range(1, blocks + 1))]).T
+        takes, saves = self._mixed(self._takes_s, at), self._mixed(self._saves_B, at)
         order = np.lexsort((-saves, takes))
         best = order[saves[order] > np.maximum.accumulate(np.concatenate([[-1.0], saves[order][:-1]]))]
         self._at = at[:, best].T.tolist()
@@ -62,12 +52,8 @@ class Steps:
         return len(self._at)
 
     def __getitem__(self, number: int) -> Step:
-        first, more, one, less = self._at[number]
-        levels = self._levels
-        between: Level | None = levels[one]
-        if one in (more, less):
-            first, between = first + (one == more), None
-        mix = mix_of(levels[more], levels[less], between)
+        first, more, less = self._at[number]
+        mix = mix_of(self._levels[more], self._levels[less])
         return Step(mix, first, self.recompute_s[number], self.saved_B[number])
 
     def saving(self, wanted_B: float, low: int, high: int) -> int | None:
@@ -92,7 +78,7 @@ class Steps:
 
     def _mixed(self, values: Array, at: NDArray[np.intp]) -> Array:
         """Sums of `values` [levels, blocks] over the blocks: [mixtures]."""
-        first, more, one, less = at
+        first, more, less = at
         before = np.concatenate([np.zeros((len(values), 1)), values.cumsum(axis=1)], axis=1)
-        found: Array = before[more, first] + values[one, first] + before[less, -1] - before[less, first + 1]
+        found: Array = before[more, first] + before[less, -1] - before[less, first]
         return found

@@ -14,7 +14,6 @@ from ms_symtensor.program.settings import OptimizerLevel, Recompute, Settings
 from ms_symtensor.program.stage_memory import stage_activation_peak_B
 from ms_symtensor.program.stage_program import partition_stages
 from ms_symtensor.search.folded.chain import Stage
-from ms_symtensor.search.folded.mix import Mix
 from ms_symtensor.search.folded.stage_peaks import FEW, StagePeaks
 from ms_symtensor.search.stages.network import network
 from ms_symtensor.strategy.stages import pipeline_stages
@@ -67,29 +66,6 @@ def test_few_blocks_stand_for_all(model, blocks, recomputed, level):
         assert memory_B["parameters"] == sum(weights)
         assert memory_B["optimizer_states"] <= 2 * memory_B["parameters"]
         assert (memory_B["gradients"] > memory_B["parameters"]) == (level is OptimizerLevel.LEVEL1)
-
-
-def test_one_block_between_the_others_may_compute_less_again():
-    config = dimensions_of("llama2_7b", batch_size=4, seq_length=512, num_layers=18)
-
-    def graph_at(batch, layers):
-        return build_graph(replace(config, batch_size=batch, num_layers=layers or config.num_layers))
-
-    graph = graph_at(4, None)
-    cuts = megatron_strategy(graph, config, 2, 2, True)
-    depths, few = network(graph, graph_at).depths, network(graph, graph_at).short(4, FEW)
-    strategies = {op.name: OpStrategy(*cuts[op.name]) for op in graph.ops if op.primitive and op.name in cuts}
-    whole, less = Recompute(), Recompute(communication=False)
-    mix, layers = Mix((whole,), (None,), (less,)), (4, 10, 4)
-    peaks = StagePeaks(few, depths, strategies, Settings(4), PipelineSchedule(6))
-    found = peaks.of([Stage(n, n // 2, 0.0, 0.0) for n in layers], [mix] * 3)
-    names, recomputation, start = list(dict.fromkeys(op.block for op in graph.ops if op.block is not None)), {}, 0
-    for n in layers:
-        recomputation |= dict.fromkeys(names[start : start + n // 2], whole) | {names[start + n // 2]: less}
-        start += n
-    stages, pipeline = pipeline_stages(graph, layers, [strategies] * 3, Settings(4, recompute=recomputation), 6)
-    for program, memory_B in zip(partition_stages(graph, stages, pipeline), found, strict=True):
-        assert memory_B["activations"] == stage_activation_peak_B(program)
 
 
 def test_one_stage_exchanges_nothing_with_others():

@@ -1,6 +1,5 @@
 """The chain of a network's parts, of which a pipeline stage holds a run."""
 
-from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
@@ -9,9 +8,6 @@ from itertools import accumulate, chain, groupby, repeat
 from math import inf
 from operator import attrgetter
 from typing import TypeVar
-
-import numpy as np
-from numpy.typing import NDArray
 
 from ms_symtensor.program.passes import InFlight
 
@@ -51,9 +47,6 @@ class Stage:
     peak_B: float
     once_s: float = 0.0
 
-
-_ByLevel = tuple["array[float]", "array[float]"]
-"""Seconds, and bytes saved, level by level."""
 
 _Value = TypeVar("_Value")
 
@@ -148,93 +141,9 @@ class Chain:
         return Stage(blocks, recomputed, each_s, peak_B, once_s)
 
 
-class SelectedChain(Chain):
-    """A chain whose blocks make parts again, as little as makes a run of them fit: anything between two levels;
-    `levels` [levels, kinds, (seconds, bytes saved)] go from nothing to everything, `kinds` tells of which kind every part is.
-    """
-
-    def __init__(self, parts: Sequence[Part], levels: NDArray[np.float64], kinds: Sequence[int]) -> None:
-        super().__init__(parts)
-        self._held = _counts(tuple(kinds), levels.shape[1])
-        self._first: list[list[float]] = levels[0].tolist()
-        steps = np.diff(levels, axis=0)
-        recompute_s, saved_B = (self._held[-1] @ steps[:, :, field].T for field in (0, 1))
-        self._price: list[float] = (recompute_s / np.maximum(saved_B, 1.0)).tolist()  # seconds of a byte
-        self._steps: list[list[list[float]]] = steps.transpose(1, 2, 0).tolist()
-        self._mixed: dict[tuple[int, ...], list[_ByLevel]] = {}
-
-    def make_feasible(
-        self, start: int, end: int, flight: InFlight, limit_B: float, most: float = inf
-    ) -> tuple[float, float, int] | None:
-        """As of `Chain`, but for how many blocks are recomputed."""
-        each_s = self.each_s[end] - self.each_s[start]
-        peak_B = self.at_rest_B[end] - self.at_rest_B[start] + self._waiting_B(start, end, flight)
-        if peak_B > limit_B:
-            recompute_s = self._least_recompute_s(start, end, flight, peak_B - limit_B)
-            if recompute_s is None:
-                return None
-            each_s, peak_B = each_s + recompute_s, limit_B
-        return each_s, peak_B, 0
-
-    def _least_recompute_s(self, start: int, end: int, flight: InFlight, missing_B: float) -> float | None:
-        """Seconds between two levels that save as much as is missing; None if no level does."""
-        before, after = self._held[start], self._held[end]
-        held = [
-            (n - m, *levels) for m, n, levels in zip(before, after, self._of_runs(flight.runs), strict=True) if n > m
-        ]
-
-        def made_s(level: int) -> float:
-            return sum(count * recompute_s[level] for count, recompute_s, _ in held)
-
-        def gone_B(level: int) -> float:
-            return sum(count * saved_B[level] for count, _, saved_B in held)
-
-        number = len(held[0][1])
-        above = bisect_left(range(number), missing_B, key=gone_B)
-        if above == number:
-            return None
-        if not above:
-            return made_s(0)
-        below = above - 1
-        share = (missing_B - gone_B(below)) / (gone_B(above) - gone_B(below))
-        return made_s(below) + (made_s(above) - made_s(below)) * share
-
-    def _of_runs(self, counts_in_flight: tuple[int, ...]) -> list[_ByLevel]:
-        """The levels of a stage in whose runs, of equal length, so many micro-batches wait: of a part of every kind its seconds,
-        and what it saves in all of these. A run goes further the more wait in it: always the cheapest next step of one of them.
-        """
-        if counts_in_flight not in self._mixed:
-            shares = {
-                many: counts_in_flight.count(many) / len(counts_in_flight) for many in sorted(set(counts_in_flight))
-            }
-            mean = sum(many * share for many, share in shares.items())
-            every = [(many, share, level) for many, share in shares.items() for level in range(len(self._price))]
-            went = sorted(every, key=lambda step: self._price[step[2]] / step[0])
-            self._mixed[counts_in_flight] = [
-                (
-                    _summed([first_s, *(share * recompute_s[level] for _, share, level in went)]),
-                    _summed([first_B * mean, *(many * share * saved_B[level] for many, share, level in went)]),
-                )
-                for (first_s, first_B), (recompute_s, saved_B) in zip(self._first, self._steps, strict=True)
-            ]
-        return self._mixed[counts_in_flight]
-
-
 def _sums(values: Iterable[float], counts: Iterable[int]) -> list[float]:
     """Sums of all before each place, and of all, of `values` that stand in so many places."""
     return list(accumulate(chain.from_iterable(map(repeat, values, counts)), initial=0.0))
-
-
-def _counts(kinds: tuple[int, ...], number: int) -> tuple[tuple[int, ...], ...]:
-    """Parts of each of so many kinds before every place, and of all."""
-    found = [(0,) * number]
-    for kind in kinds:
-        found.append(tuple(count + (kind == n) for n, count in enumerate(found[-1])))
-    return tuple(found)
-
-
-def _summed(values: Iterable[float]) -> "array[float]":
-    return array("d", accumulate(values))
 
 
 def _spread(values: Iterable[_Value], counts: Iterable[int]) -> list[_Value]:

@@ -8,14 +8,13 @@ two that promise most are worked out.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-
-import numpy as np
+from itertools import combinations
 
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.errors import InvalidStrategyError
 from ms_symtensor.ops.registry import Rule
-from ms_symtensor.search.folded.chain import SelectedChain, Stage
-from ms_symtensor.search.selections.selected import Levels, levels
+from ms_symtensor.search.folded.chain import Chain, Part, Stage
+from ms_symtensor.search.selections.selected import Level, Levels, levels
 from ms_symtensor.search.selections.steps import Step, Steps
 from ms_symtensor.search.stages.borders import borders_s
 from ms_symtensor.search.stages.estimate import chain_of, divided, estimated
@@ -29,6 +28,9 @@ from ms_symtensor.search.stages.materialize import (
 )
 from ms_symtensor.search.stages.network import Network
 from ms_symtensor.search.stages.stage_layers import divided_chain, laid_out, step_s
+
+FEW = 6
+"""So many levels are tried for what stages may hold (empirical)."""
 
 WORKED_OUT = 2
 """empirical: so many divisions of the blocks are worked out with true peaks; each writes the programs of all stages."""
@@ -96,21 +98,44 @@ def promised_s(
     if not paths.every:
         return math.inf
     limits_B = [limit_B - LIKELY_B] * row.shape.stages
-    stages = divided_chain(selected_chain(row, network.depths, paths), limits_B, row.shape.schedule)
+    stages = selected_stages(row, network.depths, paths, limits_B)
     return math.inf if stages is None else step_s(stages, row.shape.schedule) + borders_s(row)
 
 
-def selected_chain(row: Candidate, depths: tuple[int, ...], paths: Levels) -> SelectedChain:
-    """The chain of `row` whose blocks recompute what one of their kind does on any level; what stands beside them, nothing."""
-    plain, parts = paths.every[0], chain_of(row, depths).parts
-    steps = np.array(
-        [
-            [(0.0, 0.0), *((c.recompute_s, p.kept_B - c.kept_B) for c, p in zip(one, plain, strict=True))]
-            for one in paths.every
-        ]
-    )
-    kinds = (kind for kind, depth in enumerate(depths[1:-1]) for _ in range(depth))
-    return SelectedChain(parts, steps, [1 + next(kinds) if p.is_block else 0 for p in parts])
+def selected_stages(
+    row: Candidate, depths: tuple[int, ...], paths: Levels, limits_B: Sequence[float]
+) -> tuple[Stage, ...] | None:
+    """The stages of the fastest step of `row` that fit, where all blocks are on one of two of a few levels."""
+    parts, kinds = chain_of(row, depths).parts, [kind for kind, depth in enumerate(depths[1:-1]) for _ in range(depth)]
+    last = len(paths.every) - 1
+    few = [paths.every[number] for number in sorted({round(last * n / FEW) for n in range(FEW + 1)})]
+    every = [
+        divided_chain(_between(parts, kinds, few[0], *pair), limits_B, row.shape.schedule)
+        for pair in combinations(few, 2)
+    ]
+    there = [stages for stages in every if stages is not None]
+    return min(there, key=lambda stages: step_s(stages, row.shape.schedule), default=None)
+
+
+def _between(parts: Sequence[Part], kinds: Sequence[int], nothing: Level, less: Level, more: Level) -> Chain:
+    """The chain of `parts` whose blocks are on the level `less`, or on `more` where they are recomputed."""
+    different: dict[tuple[int, int], Part] = {}
+    of_blocks, found = iter(kinds), list[Part]()
+    for part in parts:
+        if part.is_block:
+            kind = next(of_blocks)
+            if (id(part), kind) not in different:
+                all_B = part.kept_B - nothing[kind].kept_B
+                different[id(part), kind] = replace(
+                    part,
+                    each_s=part.each_s + less[kind].recompute_s,
+                    recompute_s=more[kind].recompute_s - less[kind].recompute_s,
+                    kept_B=all_B + less[kind].kept_B,
+                    kept_recomputed_B=all_B + more[kind].kept_B,
+                )
+            part = different[id(part), kind]
+        found.append(part)
+    return Chain(found)
 
 
 class _Selecting:
@@ -163,7 +188,7 @@ class _Selecting:
         every = [
             self.found.estimate.stages,
             None if free is None else free.stages,
-            divided_chain(selected_chain(row, self.network.depths, self.paths), limits_B, self.schedule),
+            selected_stages(row, self.network.depths, self.paths, limits_B),
         ]
         return {tuple(stage.blocks for stage in stages) for stages in every if stages is not None}
 

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from ms_symtensor.search.folded.chain import Chain, Part, SelectedChain, Stage
+from ms_symtensor.search.folded.chain import Chain, Part, Stage
 from ms_symtensor.search.folded.places import occurrences
 from ms_symtensor.search.space.step_layouts import StepLayout
 from ms_symtensor.search.stages.borders import border_s, least_borders_s
@@ -125,10 +125,8 @@ def _of_all(occurrences: Sequence[int], seconds: Sequence[float]) -> float:
     return math.fsum(n * s for n, s in zip(occurrences, seconds, strict=True) if n)
 
 
-def chain_of(row: Candidate, depths: tuple[int, ...], levels: NDArray[np.float64] | None = None) -> Chain:
-    """What stands before the blocks, the blocks, and what stands after them; these make parts again if there are `levels`
-    [levels, places, (seconds, bytes saved)].
-    """
+def chain_of(row: Candidate, depths: tuple[int, ...]) -> Chain:
+    """What stands before the blocks, the blocks, and what stands after them."""
     c, counts = row.costs, occurrences(depths)
     parts: list[Part] = []
     for place, depth in enumerate(counts):
@@ -137,9 +135,7 @@ def chain_of(row: Candidate, depths: tuple[int, ...], levels: NDArray[np.float64
             float(v[place]) for v in (c.each_s, c.recompute_s, c.kept_B, c.kept_recomputed_B, c.at_rest_B, c.once_s)
         )
         parts += [Part(each_s, recompute_s, kept_B, recompute_B, rest_B, is_block, once_s)] * depth
-    if levels is None:
-        return Chain(parts)
-    return SelectedChain(parts, levels, [place for place, depth in enumerate(counts) for _ in range(depth)])
+    return Chain(parts)
 
 
 def estimated(row: Candidate, chain: Chain, stages: tuple[Stage, ...]) -> Estimate:

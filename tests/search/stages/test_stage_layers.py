@@ -2,13 +2,12 @@
 
 from itertools import combinations, pairwise
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ms_symtensor.program.schedule import PipelineSchedule
-from ms_symtensor.search.folded.chain import Chain, Part, SelectedChain
+from ms_symtensor.search.folded.chain import Chain, Part
 from ms_symtensor.search.stages.stage_layers import divide, divided_chain, step_s
 
 SECONDS = st.integers(1, 9).map(float)
@@ -94,28 +93,6 @@ def test_what_is_quick_enough_is_found_within_a_time(chain, stages, micro_batch_
         assert found is None and (free is None or share <= 1 + 1e-6)
     else:
         assert step_s(found, turns) == pytest.approx(free_s, rel=1e-6)
-
-
-@given(chains(2), st.integers(1, 4), st.integers(0, 40), st.integers(1, 3))
-def test_a_run_makes_as_little_again_as_lets_it_fit(parts, counts_in_flight, missing_B, number):
-    """Against the corners of all that its blocks may make again: the line between two of them is the least there is."""
-    kinds = [0 if not p.is_block else 1 + (p is not next(q for q in parts if q.is_block)) for p in parts]
-    steps = np.arange(1.0, 1 + number)
-    levels = np.zeros((1 + number, 3, 2))
-    for kind in (1, 2):
-        levels[1:, kind] = np.stack([kind * steps**2, 2.0 * steps], axis=1).cumsum(axis=0)
-    chain, flight = (
-        SelectedChain(parts, levels, kinds),
-        PipelineSchedule(counts_in_flight).in_flight(0, counts_in_flight),
-    )
-    plain = Chain(parts).make_feasible(0, len(parts), flight, float("inf"))
-    found = chain.make_feasible(0, len(parts), flight, plain[1] - missing_B)
-    held = np.bincount(kinds, minlength=3)
-    recompute_s, saved_B = np.einsum("k,lkc->cl", held, levels) * np.array([[1.0], [flight.mean]])
-    if missing_B > saved_B[-1]:
-        assert found is None
-    else:
-        assert found[0] == pytest.approx(plain[0] + np.interp(missing_B, saved_B, recompute_s))
 
 
 @settings(max_examples=200)

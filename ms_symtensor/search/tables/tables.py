@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from ms_symtensor.search.tables.elimination import Factor
 from ms_symtensor.search.tables.problem import Problem
-from ms_symtensor.search.tables.sheets import Sheets
 from ms_symtensor.search.tables.terms import Costs, Terms, Weights, merged, occurring, spread
 
 Array = NDArray[np.float64]
@@ -27,10 +26,6 @@ class Tables:
     @cached_property
     def every(self) -> tuple[Terms, ...]:
         return merged((*self.of.terms, *self.parameters))
-
-    @cached_property
-    def _sheets(self) -> Sheets:
-        return Sheets(self.every)
 
     def factors(
         self,
@@ -59,8 +54,6 @@ class Tables:
             price * rest if dear else None,
             -recomputed * price * saved if dear and repeats else None,
         )
-        if which is not None and self._sheets.have(which):
-            return [*self._sheets.factors(occurs, which), *self.of.on_one_grid(which)]
         joint: dict[tuple[int, ...], Array] = {}
         for i, t in enumerate(self.every):
             for number, table in t.weighted:
@@ -75,15 +68,12 @@ class Tables:
 
     def by_place(self, assignment: NDArray[np.intp], which: NDArray[np.intp]) -> Costs:
         """The costs of `assignment` [members, variables] on the members `which` of the family."""
-        if self._sheets.have(which):
-            values = self._sheets.values(assignment, which)
-        else:
-            values = np.zeros((len(fields(Costs)), len(self.every), len(which)))
-            for place, t in enumerate(self.every):
-                at = (which, *(assignment[:, v] for v in t.scope))
-                entry = np.ravel_multi_index(at, t.each_s.shape)
-                for number, table in t.fixed:
-                    values[number, place] = table.take(entry)
+        values = np.zeros((len(fields(Costs)), len(self.every), len(which)))
+        for place, t in enumerate(self.every):
+            at = (which, *(assignment[:, v] for v in t.scope))
+            entry = np.ravel_multi_index(at, t.each_s.shape)
+            for number, table in t.fixed:
+                values[number, place] = table.take(entry)
         counts = np.array([t.counts for t in self.every], dtype=float)
         with np.errstate(invalid="ignore"):  # what is forbidden stays no number
             # A product for each member: sums that do not depend on what is asked for beside them.

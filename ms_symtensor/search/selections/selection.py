@@ -140,7 +140,7 @@ class Choices:
             of_time * self.of.cost[number] if kind == "made" else worth[kind] * self.of.size_B[number]
             for kind, number in self._items
         ]
-        chosen, _ = self._closures.least(weights)
+        chosen = self._closures.least(weights)
         return self._choice({self._items[place] for place in chosen})
 
     def _choice(self, items: set[Item]) -> Choice:

@@ -22,30 +22,11 @@ def test_no_subset_is_lighter(seed):
     weights = {i: rng.randint(-9, 9) for i in items}
     implies = [(a, b) for a in items for b in items if a != b and rng.random() < 0.2]
     wanted = {i for i in items if rng.random() < 0.2}
-    found, _ = Closures(len(items), implies, wanted=wanted).least(list(weights.values()))
+    found = Closures(len(items), implies, wanted=wanted).least(list(weights.values()))
     assert wanted <= set(found) and all(b in found for a, b in implies if a in found)
     assert sum(weights[i] for i in found) == _best(weights, implies, wanted)
 
 
 def test_of_equal_ones_the_smallest_is_found():
-    assert Closures(2, [(1, 0)], wanted=[0]).least([0, 0])[0] == [0]
-    assert Closures(2, [(1, 0)]).least([3, -3])[0] == []
-
-
-@pytest.mark.parametrize("seed", range(40))
-def test_no_subset_that_pays_for_broken_implications_is_lighter(seed):
-    rng = random.Random(seed)
-    items = range(rng.randint(2, 8))
-    weights = {i: rng.randint(-9, 9) for i in items}
-    implies = [(a, b) for a in items for b in items if a != b and rng.random() < 0.2]
-    priced = [pair for pair in implies if rng.random() < 0.6]
-    kept = [pair for pair in implies if pair not in priced]
-    found, prices = Closures(len(items), kept, priced).least(list(weights.values()))
-    assert all(b in found for a, b in implies if a in found) and min(prices, default=0) >= 0
-    subsets = [set(c) for n in range(len(items) + 1) for c in combinations(items, n)]
-
-    def paid(some):
-        return sum(p * ((a in some) - (b in some)) for (a, b), p in zip(priced, prices, strict=True))
-
-    relaxed = min(sum(weights[i] for i in s) + paid(s) for s in subsets if all(b in s for a, b in kept if a in s))
-    assert relaxed == sum(weights[i] for i in found) == _best(weights, implies, set())
+    assert Closures(2, [(1, 0)], wanted=[0]).least([0, 0]) == [0]
+    assert Closures(2, [(1, 0)]).least([3, -3]) == []

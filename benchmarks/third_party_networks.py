@@ -181,21 +181,26 @@ _SMALL = {
 }  # fmt: skip
 
 
-def unfiltered(name: str) -> Any:
-    """Mindone's module `models.NAME` with `(first,)` for `tuple(v for v in [first, …] if v is not None)`."""
+def rewritten(name: str, pattern: str, text: str) -> Any:
+    """Mindone's module `models.NAME` with `text` for what `pattern` finds."""
     full = f"mindone.transformers.models.{name}"
     found = importlib.util.find_spec(full)
     assert found is not None and found.origin is not None
     source = Path(found.origin).read_text(encoding="utf-8")
-    pattern = r"return tuple\(\s*v\s+for v in \[\s*(\w+),[\w\s,]*\]\s*if v is not None\s*\)"
-    file = Path(tempfile.mkdtemp(prefix="unfiltered_")) / f"{name.rpartition('.')[2]}.py"
-    file.write_text(re.sub(pattern, r"return (\1,)", source), encoding="utf-8")
+    file = Path(tempfile.mkdtemp(prefix="rewritten_")) / f"{name.rpartition('.')[2]}.py"
+    file.write_text(re.sub(pattern, text, source), encoding="utf-8")
     spec = importlib.util.spec_from_file_location(full, file)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[full] = module
     spec.loader.exec_module(module)
     return module
+
+
+def unfiltered(name: str) -> Any:
+    """Mindone's module `models.NAME` with `(first,)` for `tuple(v for v in [first, …] if v is not None)`."""
+    pattern = r"return tuple\(\s*v\s+for v in \[\s*(\w+),[\w\s,]*\]\s*if v is not None\s*\)"
+    return rewritten(name, pattern, r"return (\1,)")
 
 
 def bert() -> Any:
@@ -308,11 +313,11 @@ def unsqueezed(x: Tensor, dim: int) -> Tensor:
 
 def mamba2() -> Any:
     mint.split, mint.unsqueeze, mint.tril = sliced, unsqueezed, ops.tril
-    from mindone.transformers import Mamba2Model
     from transformers import Mamba2Config
 
     sizes = Mamba2Config(
         vocab_size=WORDS, hidden_size=64, state_size=16, num_hidden_layers=2, num_heads=8, head_dim=16, n_groups=1, chunk_size=8,
         use_cache=False,
     )  # fmt: skip
-    return First(Mamba2Model(sizes), ("input_ids",)), (words(BATCH, TOKENS),)
+    module = rewritten("mamba2.modeling_mamba2", r"permute\(0, -2, -1, 1\)", "permute(0, 2, 3, 1)")
+    return First(module.Mamba2Model(sizes), ("input_ids",)), (words(BATCH, TOKENS),)

@@ -2,10 +2,14 @@
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
 from ms_symtensor.errors import InputError
+
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+"""How JSON writes halves of the pairs that stand for one character: alone they are no text that can be written."""
 
 
 def read_json(path: str | os.PathLike[str], what: str, remedy: str) -> Any:
@@ -29,7 +33,12 @@ def read_text(path: str | os.PathLike[str], what: str) -> str:
 def parsed_json(content: bytes, path: str | os.PathLike[str], what: str, remedy: str) -> Any:
     """The JSON data in `content`, that of the file `path`; InputError that it is not `what`, and why, with the `remedy`."""
     try:
-        return json.loads(content.decode("utf-8"))
+        data = json.loads(content.decode("utf-8"))
+        if _SURROGATE.search(content):
+            json.dumps(data, ensure_ascii=False).encode()
+        return data
+    except UnicodeEncodeError as error:
+        raise InputError(f"{path} is not {what} (half of a pair of surrogates in a text): {remedy}") from error
     except UnicodeDecodeError as error:
         raise InputError(f"{path} is not {what} (not a text file): {remedy}") from error
     except json.JSONDecodeError as error:

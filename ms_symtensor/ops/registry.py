@@ -27,7 +27,7 @@ from ms_symtensor.ops.quirks import NO_QUIRKS, UNDISTRIBUTED
 from ms_symtensor.ops.rule import LineRule
 from ms_symtensor.ops.signature import OpView, Signature, view
 from ms_symtensor.ops.unknown import unknown
-from ms_symtensor.tensor.graph import Graph, TensorType
+from ms_symtensor.tensor.graph import Graph, Op, OpOutput, TensorType
 
 Rule = Callable[[OpView], Signature]
 
@@ -193,7 +193,9 @@ _NO_SUCH_OPERATOR = (ArithmeticError, AssertionError, AttributeError, LookupErro
 
 
 def require_known(graph: Graph, extra: Mapping[str, Rule] | None = None) -> None:
-    """UnknownOperatorError, naming all of them, where operators of `graph` have a rule neither here nor in `extra`."""
+    """UnknownOperatorError, naming all of them, where operators of `graph` have a rule neither here nor in `extra`; InputError
+    where an operator reads what the rule of another one does not give.
+    """
     strange: dict[str, OpView] = {}
     for op in graph.ops:
         if op.body is not None:
@@ -202,3 +204,17 @@ def require_known(graph: Graph, extra: Mapping[str, Rule] | None = None) -> None
             strange.setdefault(op.type, view(graph, op))
     if strange:
         raise UnknownOperatorError(unknown(tuple(strange.values())))
+    for op in graph.ops:
+        for source in graph.tensor_inputs(op):
+            if isinstance(source, OpOutput) and source.index > 0:
+                _require_output(graph, op, source, extra)
+
+
+def _require_output(graph: Graph, op: Op, source: OpOutput, extra: Mapping[str, Rule] | None) -> None:
+    read = graph.op_by_name[source.op]
+    number = len(signature(view(graph, read), extra).outputs)
+    if source.index >= number:
+        raise InputError(
+            f"{op.name} reads output {source.index} of {source.op}, and the rule of {read.type} has {number}: capture the network"
+            " again, or mend the line if it was registered"
+        )

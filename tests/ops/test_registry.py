@@ -86,6 +86,16 @@ def test_all_unknown_operators_are_named_at_once():
         require_known(graph_of("Strange", "ReLU", "Odd", "Strange"))
 
 
+def test_an_output_that_no_rule_gives_is_not_read():
+    kind = TensorType((8, 4), "float32")
+    ops = (
+        Op("two", "Mul", (InputRef("x"), InputRef("x")), (kind, kind)),
+        Op("reader", "ReLU", (OpOutput("two", 1),), (kind,)),
+    )
+    with pytest.raises(InputError, match="reader reads output 1 of two, and the rule of Mul has 1"):
+        require_known(Graph("Net", (("x", kind),), (), ops, OpOutput("reader")))
+
+
 def graph_of(*types):
     kind = TensorType((8, 4), "float32")
     ops = tuple(Op(f"{one.lower()}{i or ''}", one, (InputRef("x"),), (kind,)) for i, one in enumerate(types))

@@ -134,8 +134,9 @@ def place(op: OpView, signature: Signature, strategy: OpStrategy, device_num: in
     inputs = tuple(layout(d, t.shape) for d, t in zip(signature.inputs, op.inputs, strict=True))
     computed = tuple(layout(d, t.shape) for d, t in zip(signature.outputs, op.outputs, strict=False))
     axes = tuple(axis_of[d] for d in signature.reduced if cuts.get(d, 1) > 1)
+    is_computed = strategy.outputs is not None and _agree(strategy.outputs, computed)
     if not axes:
-        if strategy.outputs is not None and strategy.outputs[0] != computed[0].cuts:
+        if strategy.outputs is not None and not is_computed:
             raise InvalidStrategyError(
                 f"{op.name} ({op.type}): the output strategy {strategy.outputs} differs from {computed[0].cuts}, which the "
                 "input strategy gives, and no partial sum is left to scatter"
@@ -147,13 +148,18 @@ def place(op: OpView, signature: Signature, strategy: OpStrategy, device_num: in
     whole = Placement(inputs, computed, computed, partial)
     if strategy.outputs is None:
         return _scattered(op, signature, whole) if _implicit_reduce_scatter(signature, whole) else whole
-    if strategy.outputs[0] == computed[0].cuts:
+    if is_computed:
         return whole
     if signature.scatter is None or strategy.outputs != strategy_of(signature, cuts, scatter=True).outputs:
         raise InvalidStrategyError(
             f"{op.name} ({op.type}): MindSpore offers no output strategy {strategy.outputs} here"
         )
     return _scattered(op, signature, whole)
+
+
+def _agree(outputs: tuple[tuple[int, ...], ...], computed: tuple[Layout, ...]) -> bool:
+    """Whether an output strategy asks for no more than what the inputs give."""
+    return 1 <= len(outputs) <= len(computed) and outputs[0] == computed[0].cuts
 
 
 def _given(op: OpView, layouts: FixedLayouts, device_num: int) -> Placement:

@@ -52,7 +52,10 @@ def test_strategy_of_is_the_inverse_of_cuts_of():
         (((3, 1), (1, 1)), None, "3 does not divide 16"),
         (((4, 4), (1, 4)), None, "needs 16 devices"),
         (((2, 1), (1, 1)), ((4, 1),), "no partial sum"),
+        (((2, 1), (1, 1)), (), "no partial sum"),
+        (((2, 1), (1, 1)), ((2, 1), (1, 1)), "no partial sum"),
         (((2, 2), (1, 2)), ((8, 1),), "offers no output strategy"),
+        (((2, 2), (1, 2)), (), "offers no output strategy"),
     ],
 )
 def test_what_mindspore_rejects_is_rejected_with_the_reason(inputs, outputs, message):

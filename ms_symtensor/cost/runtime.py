@@ -98,8 +98,7 @@ class Runtime:
         return replace(self, hides=hides)
 
 
-DEFAULT_HIDING = Hiding(window=1.0, slowdown=0.3)
-"""empirical: a hidden collective takes cores and bandwidth from the computation above it."""
+DEFAULT_HIDING = Hiding(window=1.0, slowdown=SLOWDOWN)
 
 
 def known_runtimes() -> tuple[str, ...]:
@@ -121,18 +120,15 @@ def load(name: str) -> Runtime:
         Part(part): Hiding(**{name: _frozen(each["value"]) for name, each in one.items()})
         for part, one in (data.get("hides") or {}).items()
     }
+    plain = ("is_eager", "bucket_B", "merges_blocks", "fragments", "gathers_again")
     return Runtime(
         data["name"],
         " ".join(data["description"].split()),
         hides,
-        is_eager=data["is_eager"]["value"],
         fuses=frozenset(data["fuses"]["value"]),
-        bucket_B=data["bucket_B"]["value"] if "bucket_B" in data else 0.0,
-        merges_blocks=data["merges_blocks"]["value"] if "merges_blocks" in data else False,
         stores=Stored(**data["stores"]["value"]) if "stores" in data else None,
-        fragments=data["fragments"]["value"],
         updates=tuple(kernel for part in data.get("updates", {}).values() for kernel in part["value"]),
-        gathers_again=data["gathers_again"]["value"] if "gathers_again" in data else False,
+        **{name: data[name]["value"] for name in plain if name in data},
     )
 
 

@@ -4,13 +4,10 @@ MindSpore adds gradients up in parameters of their own (`accu_grads`): whole one
 level2 scatters them on the way.
 """
 
-import math
 from collections.abc import Mapping
 
-from ms_symtensor.cost.parameter import STATES_B, updating_B
-from ms_symtensor.cost.step import HCCL_BUFFER_B, buffers_B
+from ms_symtensor.cost.step import HCCL_BUFFER_B, peak_B
 from ms_symtensor.program.program import Program
-from ms_symtensor.tensor.dtype import size_B
 
 
 def stage_memory_B(
@@ -28,17 +25,7 @@ def stage_memory_B(
     stages exchange goes through one communicator of all ranks, beside those of the stage. `swap_optimizer`: optimizer states
     stay on the host.
     """
-    found = {"parameters": 0, "gradients": 0, "optimizer_states": 0}
-    for name, placement in micro.parameters.items():
-        count = times.get(block_of.get(name, ""), 1)
-        share = math.prod(placement.slice_shape)
-        found["parameters"] += count * share * size_B(placement.dtype)
-        if placement.requires_grad:  # another stage's too: what is sent there is their sum
-            summed = share if scatters_gradients else math.prod(placement.layout.slice_shape)
-            found["gradients"] += count * summed * size_B(placement.dtype)
-            found["optimizer_states"] += count * share * STATES_B if placement.owner is None else 0
-    if swap_optimizer:
-        found["optimizer_states"] = 0
-        activations_B = max(activations_B, updating_B(micro.parameters))
-    between_B = HCCL_BUFFER_B if stage_num > 1 else 0
-    return {**found, "activations": activations_B, "buffers": buffers_B(micro) + between_B}
+    placements = ((one, times.get(block_of.get(name, ""), 1)) for name, one in micro.parameters.items())
+    found = peak_B(micro, placements, activations_B, swap_optimizer, scatters_gradients)
+    found["buffers"] += HCCL_BUFFER_B if stage_num > 1 else 0
+    return found

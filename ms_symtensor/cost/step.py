@@ -14,13 +14,12 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from ms_symtensor.cluster.topology import Cluster
-from ms_symtensor.cost.bill import Part, Product, bill_of, traffic_B, work_s
-from ms_symtensor.cost.move import local_time_s, node_cost
+from ms_symtensor.cost.bill import Part, bill_of, work_s
+from ms_symtensor.cost.node_time import node_times
 from ms_symtensor.cost.parameter import STATES_B, parameter_cost, updating_B
-from ms_symtensor.ops.placement import cuts_of
 from ms_symtensor.program.liveness import activation_peak_B
-from ms_symtensor.program.meanings import Meanings, default_strategy, meanings
-from ms_symtensor.program.program import COLLECTIVES, Node, ParameterPlacement, Program, Role
+from ms_symtensor.program.meanings import Meanings, meanings
+from ms_symtensor.program.program import COLLECTIVES, Node, ParameterPlacement, Program
 from ms_symtensor.program.settings import StagePlan
 from ms_symtensor.tensor.dtype import size_B
 from ms_symtensor.tensor.graph import Graph, ParameterRef
@@ -77,16 +76,36 @@ def memory_B(
     graph: Graph, plan: StagePlan, program: Program, times: Mapping[str, int] = MappingProxyType({})
 ) -> dict[str, int]:
     """Bytes of a rank at its peak, by MEMORIES; `times` as of `price`."""
+    placements, swaps = _placements(graph, program, times), plan.settings.swap_optimizer
+    return peak_B(program, placements, activation_peak_B(program), swaps)
+
+
+def peak_B(
+    program: Program,
+    placements: Iterable[tuple[ParameterPlacement, int]],
+    activations_B: int,
+    swap_optimizer: bool,
+    scatters_gradients: bool | None = None,
+) -> dict[str, int]:
+    """Bytes of a rank at its peak, by MEMORIES, with the parameters of `program`, each so many times. `swap_optimizer`: optimizer
+    states stay on the host. `scatters_gradients`: of gradients that add up over micro-batches, in shares or whole; None: they do
+    not.
+    """
     memory = dict.fromkeys(MEMORIES, 0)
-    for placement, count in _placements(graph, program, times):
-        share, stored = math.prod(placement.slice_shape), size_B(placement.dtype)
-        memory["parameters"] += count * share * stored
-        if placement.owner is None and placement.requires_grad:
-            memory["gradients"] += count * share * stored
-            memory["optimizer_states"] += 0 if plan.settings.swap_optimizer else count * share * STATES_B
-    memory["activations"] = activation_peak_B(program)
-    if plan.settings.swap_optimizer:
-        memory["activations"] = max(memory["activations"], updating_B(program.parameters))
+    for placement, count in placements:
+        elements, stored = count * math.prod(placement.slice_shape), size_B(placement.dtype)
+        memory["parameters"] += elements * stored
+        if not placement.requires_grad:
+            continue
+        if scatters_gradients is False:
+            memory["gradients"] += count * math.prod(placement.layout.slice_shape) * stored
+        elif (
+            placement.owner is None or scatters_gradients
+        ):  # micro-batches: another stage's too: what is sent is their sum
+            memory["gradients"] += elements * stored
+        if placement.owner is None and not swap_optimizer:
+            memory["optimizer_states"] += elements * STATES_B
+    memory["activations"] = max(activations_B, updating_B(program.parameters) if swap_optimizer else 0)
     memory["buffers"] = buffers_B(program)
     return memory
 
@@ -108,20 +127,5 @@ def forward_s(
     graph: Graph, plan: StagePlan, program: Program, nodes: Iterable[Node], cluster: Cluster, known: Meanings
 ) -> list[float]:  # fmt: skip
     """Seconds of each of `nodes`, of the forward pass of `program`, which is `partition(graph, plan)`: as `price` counts them."""
-    own: dict[str, float] = {}
-    found = []
-    for node in nodes:
-        of = graph.op_by_name.get(node.op)
-        if node.role is Role.WORK and of is not None:
-            if of.name not in own:
-                seen, sig = known[of.name]
-                if sig.shardable:
-                    given = plan.strategies.get(of.name) or default_strategy(seen, sig, plan.settings.device_num)
-                    cuts = cuts_of(seen, sig, given, plan.settings.device_num)
-                    own[of.name] = work_s(Product(seen, sig, cuts, 0, False), cluster)
-                else:
-                    own[of.name] = local_time_s(cluster, node.kind, sum(traffic_B(program, node)))
-            found.append(own[of.name])
-        else:
-            found.append(node_cost(cluster, node.kind, node.group, *traffic_B(program, node)).time_s)
-    return found
+    taken = {id(one.node): one.time_s for one in node_times(graph, plan, program, known, cluster)}
+    return [taken.get(id(node), 0.0) for node in nodes]

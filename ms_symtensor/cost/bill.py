@@ -22,6 +22,7 @@ from ms_symtensor.program.liveness import FUSED_IN_PLACE
 from ms_symtensor.program.meanings import Meanings, default_strategy
 from ms_symtensor.program.program import COLLECTIVES, Node, Phase, Program, Role
 from ms_symtensor.program.settings import StagePlan
+from ms_symtensor.program.stage_program import StageProgram
 from ms_symtensor.tensor.graph import Graph, Op
 
 
@@ -84,6 +85,38 @@ class Bill:
     units: int = 1
 
 
+@dataclass(frozen=True)
+class Written:
+    """The program of a rank: of one micro-batch, `stage` is that whose Sends go to others (None: they are not counted), and
+    `is_once` says which nodes, none of them an operator's own work, are run once per step.
+
+    `program`: `partition(graph, plan)`, or what `program.fusion` makes of it where a run-time `fuses`. `known`: what the
+    operators of `graph` mean.
+    """
+
+    graph: Graph
+    plan: StagePlan
+    program: Program
+    known: Meanings
+    fuses: frozenset[str] = frozenset()
+    is_once: Callable[[Node], bool] = lambda _: False
+    stage: int | None = None
+
+    @classmethod
+    def of(
+        cls,
+        graph: Graph,
+        plan: StagePlan,
+        program: Program | StageProgram,
+        known: Meanings,
+        fuses: frozenset[str] = frozenset(),
+    ) -> "Written":
+        """The program of a whole step, or that of one micro-batch."""
+        if isinstance(program, StageProgram):
+            return cls(program.graph, plan, program.micro, known, fuses, program.is_once, program.stage)
+        return cls(graph, plan, program, known, fuses)
+
+
 class Entry(NamedTuple):
     """`often` times `work` of a program, for `key`; `node`: the position of the node that it is the time of (-1: of none), in
     `block`.
@@ -96,43 +129,24 @@ class Entry(NamedTuple):
     often: int = 1
 
 
-def bill_of(
-    graph: Graph,
-    plan: StagePlan,
-    program: Program,
-    known: Meanings,
-    times: Mapping[str, int] = MappingProxyType({}),
-    is_once: Callable[[Node], bool] = lambda _: False,
-    stage: int | None = None,
-    fuses: frozenset[str] = frozenset(),
-) -> Bill:
-    """The bill of one pass through `program`, which is `partition(graph, plan)`; `known`: what the operators of `graph` mean.
+def bill_of(of: Written, times: Mapping[str, int] = MappingProxyType({})) -> Bill:
+    """The bill of one pass through `of`. What is received is counted where it is sent.
 
-    `times`: how many equal blocks some of the blocks stand for. `is_once`: which nodes, none of them an operator's own work, are
-    run once per step, whatever the number of micro-batches. `stage`: that of the program, whose Sends go to others (None: they
-    are not counted). What is received is counted where it is sent. `fuses`: `program`
-    is what `program.fusion` makes of the partition.
+    `times`: how many equal blocks some of the blocks stand for.
     """
     items: dict[Key, dict[Work, int]] = {}
-    for entry in entries_of(graph, plan, program, known, is_once, stage, fuses):
-        of = items.setdefault(entry.key, {})
-        of[entry.work] = of.get(entry.work, 0) + entry.often * times.get(entry.block or "", 1)
-    return Bill(items, 1 + sum(times.get(block, 1) for block in graph.blocks))
+    for entry in entries_of(of):
+        works = items.setdefault(entry.key, {})
+        works[entry.work] = works.get(entry.work, 0) + entry.often * times.get(entry.block or "", 1)
+    return Bill(items, 1 + sum(times.get(block, 1) for block in of.graph.blocks))
 
 
-def entries_of(
-    graph: Graph,
-    plan: StagePlan,
-    program: Program,
-    known: Meanings,
-    is_once: Callable[[Node], bool] = lambda _: False,
-    stage: int | None = None,
-    fuses: frozenset[str] = frozenset(),
-) -> Iterator[Entry]:
+def entries_of(of: Written) -> Iterator[Entry]:
     """What `bill_of` counts, one by one: the work of operators, then that of all other nodes. The gradients of an operator are
     one entry, at the first node of its backward pass.
     """
-    cells = fused_cells(graph, known, fuses)
+    cells = fused_cells(of.graph, of.known, of.fuses)
+    program, stage = of.program, of.stage
     products: dict[str, int] = {}
     recomputation: dict[str, int] = {}
     first: dict[tuple[str, Phase], int] = {}
@@ -146,14 +160,14 @@ def entries_of(
     labels: dict[str, str] = {}
     transparent: set[str] = set()
     known_works: dict[tuple, Product] = {}
-    for op, name, seen, sig in _works(graph, known):
+    for op, name, seen, sig in _works(of.graph, of.known):
         label = labels[name] = label_of(op)
         if not sig.shardable:
             transparent.add(name)
             continue
         if name in cells:
             continue
-        cuts = _cuts(op, seen, sig, plan)
+        cuts = _cuts(op, seen, sig, of.plan)
         for phase, number in ((Phase.FORWARD, 0), (Phase.RECOMPUTE, 0), (Phase.BACKWARD, products.get(name, 0))):
             is_backward = phase is Phase.BACKWARD
             often = recomputation.get(name, 0) if phase is Phase.RECOMPUTE else 1
@@ -163,13 +177,13 @@ def entries_of(
                 key = Key(Part.COMPUTE, phase, False, label)
                 yield Entry(first.get((name, phase), -1), key, product, op.block, often)
     for number, node in enumerate(program.nodes):
-        if node.kind == "Receive" or (node.kind == "Send" and stage is None) or is_free(node, cells, fuses):
+        if node.kind == "Receive" or (node.kind == "Send" and stage is None) or is_free(node, cells, of.fuses):
             continue
         if node.role is Role.WORK and node.op not in transparent and node.kind not in (FUSED, FUSED_IN_PLACE):
             continue
         label = labels.get(node.op, "")
         part, work = _of_node(program, node, label, stage)
-        once = node.role is not Role.WORK and is_once(node)
+        once = node.role is not Role.WORK and of.is_once(node)
         yield Entry(number, Key(part, node.phase, once, label), work, node.block)
 
 

@@ -1,14 +1,10 @@
 """Which node of a rank's program takes how long: the same seconds as its bill, in the order of the program."""
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 from ms_symtensor.cluster.topology import Cluster
-from ms_symtensor.cost.bill import Key, Work, entries_of, work_s
-from ms_symtensor.program.meanings import Meanings
-from ms_symtensor.program.program import Node, Program
-from ms_symtensor.program.settings import StagePlan
-from ms_symtensor.tensor.graph import Graph
+from ms_symtensor.cost.bill import Key, Work, Written, entries_of, work_s
+from ms_symtensor.program.program import Node
 
 
 class NodeTime(NamedTuple):
@@ -22,22 +18,14 @@ class NodeTime(NamedTuple):
     time_s: float
 
 
-def node_times(
-    graph: Graph,
-    plan: StagePlan,
-    program: Program,
-    known: Meanings,
-    cluster: Cluster,
-    is_once: Callable[[Node], bool] = lambda _: False,
-    stage: int | None = None,
-    fuses: frozenset[str] = frozenset(),
-) -> tuple[NodeTime, ...]:
-    """The nodes of `program` that take time, in its order; arguments as of `bill_of`."""
+def node_times(of: Written, cluster: Cluster) -> tuple[NodeTime, ...]:
+    """The nodes of a program that take time, in its order."""
     priced_s: dict[Work, float] = {}
     found = []
-    for entry in entries_of(graph, plan, program, known, is_once, stage, fuses):
+    for entry in entries_of(of):
         if entry.work not in priced_s:
             priced_s[entry.work] = work_s(entry.work, cluster)
         if entry.node >= 0:
-            found.append(NodeTime(entry.node, program.nodes[entry.node], entry.key, entry.often * priced_s[entry.work]))
+            node = of.program.nodes[entry.node]
+            found.append(NodeTime(entry.node, node, entry.key, entry.often * priced_s[entry.work]))
     return tuple(sorted(found, key=lambda one: one.position))

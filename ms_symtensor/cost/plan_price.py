@@ -6,11 +6,11 @@ stage.
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from ms_symtensor.cluster.topology import Cluster
-from ms_symtensor.cost.bill import Bill, Part, Work, bill_of, work_s
+from ms_symtensor.cost.bill import Bill, Part, Work, Written, bill_of, work_s
 from ms_symtensor.cost.parameter import stored_B, update_peak_B
 from ms_symtensor.cost.runtime import Runtime, Stored
 from ms_symtensor.cost.stage_memory import stage_memory_B
@@ -20,11 +20,10 @@ from ms_symtensor.cost.stage_time import (
     StageSeconds,
     pipelined_step_s,
     seconds_of_bill,
-    stage_bill,
     update_s,
 )
 from ms_symtensor.cost.step import TIMES, memory_B
-from ms_symtensor.program.fusion import fused, fused_cells
+from ms_symtensor.program.fusion import fused_program
 from ms_symtensor.program.meanings import Meanings, meanings
 from ms_symtensor.program.partition import partition
 from ms_symtensor.program.pipeline import Pipeline
@@ -110,28 +109,18 @@ def plan_bill(
     written = programs_of(graph, stages, pipeline, found) if programs is None else programs
     bills, parameters, memory = [], [], []
     for number, stage in enumerate(stages):
-        program = written[number]
-        if isinstance(program, StageProgram):
-            one = replace(program, micro=_fused(program.graph, program.micro, found, fuses))
-            bills.append(stage_bill(one, stage, found, fuses))
-            parameters.append([(each, 1) for each in one.parameters.values()])
-            memory.append(_stage_memory_B(one, stage))
-        else:
-            whole = _fused(graph, program, found, fuses)
-            bills.append(bill_of(graph, stage, whole, found, fuses=fuses))
-            parameters.append([(each, 1) for each in whole.parameters.values()])
-            memory.append(memory_B(graph, stage, whole))
+        program = fused_program(graph, written[number], found, fuses)
+        bills.append(bill_of(Written.of(graph, stage, program, found, fuses)))
+        parameters.append([(each, 1) for each in program.parameters.values()])
+        memory.append(_memory_of(graph, stage, program))
     return PlanBill(tuple(bills), tuple(parameters), tuple(one.settings for one in stages), pipeline, tuple(memory))
 
 
-def _fused(graph: Graph, program: Program, known: Meanings, fuses: frozenset[str]) -> Program:
-    return fused(program, fused_cells(graph, known, fuses), fuses) if fuses else program
-
-
-def _stage_memory_B(program: StageProgram, stage: StagePlan) -> Mapping[str, int]:
-    activations_B = stage_activation_peak_B(program)
-    number, swaps = program.pipeline.stage_num, stage.settings.swap_optimizer
-    return stage_memory_B(program.micro, number, program.scatters_gradients, activations_B, {}, {}, swaps)
+def _memory_of(graph: Graph, stage: StagePlan, program: Program | StageProgram) -> Mapping[str, int]:
+    if not isinstance(program, StageProgram):
+        return memory_B(graph, stage, program)
+    number, swaps, peak_B = program.pipeline.stage_num, stage.settings.swap_optimizer, stage_activation_peak_B(program)
+    return stage_memory_B(program.micro, number, program.scatters_gradients, peak_B, {}, {}, swaps)
 
 
 def priced(bill: PlanBill, cluster: Cluster, runtime: Runtime) -> PlanPrice:

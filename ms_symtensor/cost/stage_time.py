@@ -25,7 +25,7 @@ from itertools import accumulate
 from types import MappingProxyType
 
 from ms_symtensor.cluster.topology import Cluster
-from ms_symtensor.cost.bill import Bill, Key, Message, Part, Product, Work, bill_of, launches_of, work_s
+from ms_symtensor.cost.bill import Bill, Key, Message, Part, Product, Work, Written, bill_of, launches_of, work_s
 from ms_symtensor.cost.move import SWAP, local_time_s
 from ms_symtensor.cost.parameter import kernels_B, parameter_cost, swapped_B
 from ms_symtensor.cost.runtime import DEFAULT, Hiding, Runtime, load
@@ -228,7 +228,7 @@ def stage_bill(
     `times`: how many equal blocks some of the blocks stand for.
     """
     found = meanings(program.graph) if known is None else known
-    return bill_of(program.graph, plan, program.micro, found, times, program.is_once, program.stage, fuses)
+    return bill_of(Written.of(program.graph, plan, program, found, fuses), times)
 
 
 def stage_seconds(

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from ms_symtensor.cluster.topology import Cluster
-from ms_symtensor.cost.bill import Part, bill_of, work_s
+from ms_symtensor.cost.bill import Part, Written, bill_of, work_s
 from ms_symtensor.cost.node_time import node_times
 from ms_symtensor.cost.parameter import STATES_B, parameter_cost, updating_B
 from ms_symtensor.program.liveness import activation_peak_B
@@ -62,7 +62,7 @@ def price(
     """
     found = meanings(graph) if known is None else known
     time = dict.fromkeys(TIMES, 0.0)
-    for key, works in bill_of(graph, plan, program, found, times).items.items():
+    for key, works in bill_of(Written(graph, plan, program, found), times).items.items():
         kind = "synchronisation" if key.part is Part.GRADIENTS else "communication"
         for work, count in works.items():
             time["compute" if key.part is Part.COMPUTE else kind] += count * work_s(work, cluster)
@@ -127,5 +127,5 @@ def forward_s(
     graph: Graph, plan: StagePlan, program: Program, nodes: Iterable[Node], cluster: Cluster, known: Meanings
 ) -> list[float]:  # fmt: skip
     """Seconds of each of `nodes`, of the forward pass of `program`, which is `partition(graph, plan)`: as `price` counts them."""
-    taken = {id(one.node): one.time_s for one in node_times(graph, plan, program, known, cluster)}
+    taken = {id(one.node): one.time_s for one in node_times(Written(graph, plan, program, known), cluster)}
     return [taken.get(id(node), 0.0) for node in nodes]

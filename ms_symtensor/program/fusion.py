@@ -17,6 +17,7 @@ from ms_symtensor.ops.signature import Unit
 from ms_symtensor.program.liveness import FUSED_IN_PLACE
 from ms_symtensor.program.meanings import Meanings
 from ms_symtensor.program.program import Node, Phase, Program, Role
+from ms_symtensor.program.stage_program import StageProgram
 from ms_symtensor.tensor.graph import Graph, Op
 
 FUSED = "Fused"
@@ -51,6 +52,17 @@ def is_free(node: Node, cells: Mapping[str, str], fuses: frozenset[str]) -> bool
     if node.kind == "Cast" and node.role is Role.WEIGHT:
         return WEIGHT_CASTS in fuses
     return node.kind == "AssignAdd" and node.role is Role.SYNC and ACCUMULATION in fuses
+
+
+def fused_program(
+    graph: Graph, program: Program | StageProgram, known: Meanings, fuses: frozenset[str]
+) -> Program | StageProgram:
+    """`program` of `graph`, or of a stage of it, with the kernels of a run-time that fuses `fuses`."""
+    if not fuses:
+        return program
+    if isinstance(program, StageProgram):
+        return replace(program, micro=fused(program.micro, fused_cells(program.graph, known, fuses), fuses))
+    return fused(program, fused_cells(graph, known, fuses), fuses)
 
 
 def fused(program: Program, cells: Mapping[str, str], fuses: frozenset[str]) -> Program:

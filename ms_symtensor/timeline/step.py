@@ -1,14 +1,15 @@
 """A plan's step over time: its timeline, the seconds of its operators, and what lies in its stages' memory."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
+from ms_symtensor.cost.bill import Written
 from ms_symtensor.cost.node_time import NodeTime, node_times
 from ms_symtensor.cost.plan_price import PlanPrice, plan_bill, priced, programs_of, seconds_of_stages
-from ms_symtensor.cost.runtime import Runtime, runtime_of
+from ms_symtensor.cost.runtime import runtime_of
 from ms_symtensor.cost.stage_time import StageSeconds
 from ms_symtensor.errors import InputError
-from ms_symtensor.program.fusion import fused, fused_cells
+from ms_symtensor.program.fusion import fused_program
 from ms_symtensor.program.meanings import Meanings, meanings
 from ms_symtensor.program.program import Program
 from ms_symtensor.program.schedule import PipelineSchedule
@@ -60,8 +61,11 @@ def step_of(plan: Plan, graph: Graph) -> Step:
     _require_same(plan, price)
     schedule = PipelineSchedule(plan.micro_batch_num, plan.pp_interleave_num, plan.pipeline_scheduler)
     timeline = replay(seconds, schedule, plan.prediction.step_time_s)
-    written = [_fused(graph, program, known, runtime) for program in programs]
-    operators = tuple(_operators(plan, graph, known, number, one, runtime) for number, one in enumerate(written))
+    written = [fused_program(graph, program, known, runtime.fuses) for program in programs]
+    operators = tuple(
+        node_times(Written.of(graph, stage, one, known, runtime.fuses), plan.planned_for)
+        for stage, one in zip(plan.stages, written, strict=True)
+    )
     memory = tuple(
         stage_memory(graph, program, of_stage, timeline.stages[number], operators[number])
         for number, (program, of_stage) in enumerate(zip(written, price.memory_B, strict=True))
@@ -80,23 +84,3 @@ def _require_same(plan: Plan, price: PlanPrice) -> None:
                 f"the plan says {name} {theirs:.6g}, and this version of ms_symtensor makes it {ours:.6g}: plan again, so that"
                 " all numbers are of one version"
             )
-
-
-def _fused(graph: Graph, program: Program | StageProgram, known: Meanings, runtime: Runtime) -> Program | StageProgram:
-    if not runtime.fuses:
-        return program
-    if isinstance(program, StageProgram):
-        cells = fused_cells(program.graph, known, runtime.fuses)
-        return replace(program, micro=fused(program.micro, cells, runtime.fuses))
-    return fused(program, fused_cells(graph, known, runtime.fuses), runtime.fuses)
-
-
-def _operators(
-    plan: Plan, graph: Graph, known: Meanings, number: int, program: Program | StageProgram, runtime: Runtime
-) -> tuple[NodeTime, ...]:
-    stage, cluster = plan.stages[number], plan.planned_for
-    if isinstance(program, StageProgram):
-        return node_times(
-            program.graph, stage, program.micro, known, cluster, program.is_once, program.stage, runtime.fuses
-        )
-    return node_times(graph, stage, program, known, cluster, fuses=runtime.fuses)

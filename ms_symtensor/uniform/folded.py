@@ -10,18 +10,18 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 
 from model_zoo.config import BlockKind, TransformerConfig
-from ms_symtensor.cost.bill import Bill, Message, Part, Work, bill_of
+from ms_symtensor.cost.bill import Bill, Message, Part, Work, Written, bill_of
 from ms_symtensor.cost.flops import model_flops
 from ms_symtensor.cost.plan_price import PlanBill
 from ms_symtensor.cost.stage_memory import stage_memory_B
 from ms_symtensor.cost.stage_time import stage_bill
 from ms_symtensor.cost.step import memory_B
-from ms_symtensor.program.fusion import fused, fused_cells
+from ms_symtensor.program.fusion import fused, fused_cells, fused_program
 from ms_symtensor.program.long_runs import EACH, measure
 from ms_symtensor.program.meanings import Meanings
 from ms_symtensor.program.partition import partition
 from ms_symtensor.program.pipeline import Pipeline, runs_of, stages_of_ops
-from ms_symtensor.program.program import ParameterPlacement
+from ms_symtensor.program.program import ParameterPlacement, Program
 from ms_symtensor.program.settings import StagePlan
 from ms_symtensor.program.stage_memory import OneMicroBatch
 from ms_symtensor.program.stage_program import StageProgram, partition_stages
@@ -130,16 +130,15 @@ def _short(
 def _one_stage(config: TransformerConfig, layout: UniformLayout, held: _Runs, fuses: frozenset[str]) -> PlanBill:
     short = _short(config, layout, [held], None, False)
     (plan,), ((blocks,),) = short.plans, short.segments
-    program = partition(short.graph, plan, known=short.known)
-    if fuses:
-        program = fused(program, fused_cells(short.graph, short.known, fuses), fuses)
+    program = fused_program(short.graph, partition(short.graph, plan, known=short.known), short.known, fuses)
+    assert isinstance(program, Program)
     times = _times(held, (blocks,))
     memory = memory_B(short.graph, plan, program, times)
     own_B = measure(program, blocks).peak_B([0] * len(blocks))
     peak_B = measure(program, blocks).peak_B([one.count - one.few for one in held[0]])
     memory["activations"] += peak_B - own_B
     return PlanBill(
-        (bill_of(short.graph, plan, program, short.known, times, fuses=fuses),),
+        (bill_of(Written(short.graph, plan, program, short.known, fuses), times),),
         (_parameters(short.graph, program.parameters, times),),
         (plan.settings,),
         None,

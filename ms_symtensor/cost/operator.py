@@ -49,21 +49,19 @@ def cut_degree(name: str) -> sympy.Symbol:
 
 
 @dataclass(frozen=True)
-class OperatorFormulas:
-    """Formulas of one operator at its rank and element types: seconds, FLOPs and bytes on one device.
-
-    `forward_s`, `backward_s`: time of its own work; `forward_flops`: multiply-adds times two; `inputs_B`, `outputs_B`: bytes
-    of the slices of every tensor.
+class OperatorCosts:
+    """Seconds of an operator's own work and its FLOPs (multiply-adds times two) on one device; of formulas also bytes of the
+    slices of every tensor. Formulas at its rank and element types, or their values for a row of candidates, one entry each.
     """
 
-    forward_s: sympy.Expr
-    backward_s: sympy.Expr
-    forward_flops: sympy.Expr
-    inputs_B: tuple[sympy.Expr, ...]
-    outputs_B: tuple[sympy.Expr, ...]
+    forward_s: Any
+    backward_s: Any
+    forward_flops: Any
+    inputs_B: tuple[sympy.Expr, ...] = ()
+    outputs_B: tuple[sympy.Expr, ...] = ()
 
 
-def operator_formulas(op: OpView, sig: Signature, products: int) -> OperatorFormulas:
+def operator_formulas(op: OpView, sig: Signature, products: int) -> OperatorCosts:
     """Formulas of `op`; `products` is how many of its inputs have a gradient that it computes (0: no backward pass)."""
     degrees = {d: cut_degree(d) for d in sig.mesh}
     inputs = tuple(_slice_B(t, d, sig, dim_size, degrees) for t, d in zip(op.inputs, sig.inputs, strict=True))
@@ -73,7 +71,7 @@ def operator_formulas(op: OpView, sig: Signature, products: int) -> OperatorForm
     forward_s, backward_s = (
         sum((kernel.expression for kernel in kernels), sympy.Integer(0)) for kernels in (of.forward, of.backward)
     )
-    return OperatorFormulas(
+    return OperatorCosts(
         forward_s,
         backward_s,
         sympy.sympify(of.flops),
@@ -239,15 +237,6 @@ def _slice_B(
     cuts = [degrees[d] for d in dims if d is not None]
     whole_B = math.prod(sizes, start=size_B(tensor.dtype))
     return whole_B / math.prod(cuts) if cuts else whole_B
-
-
-@dataclass(frozen=True)
-class OperatorCosts:
-    """The formulas' values for a row of candidates, one entry each: seconds and FLOPs."""
-
-    forward_s: Array
-    backward_s: Array
-    forward_flops: Array
 
 
 ATTENTION_BACKWARD = 2.5

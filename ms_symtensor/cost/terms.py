@@ -12,7 +12,7 @@ from ms_symtensor.algebra.named import expanded
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.cost.kernel import copy_s, pass_s
 from ms_symtensor.cost.move import VIEWS
-from ms_symtensor.cost.operator import OperatorFormulas, cut_degree, dim_size
+from ms_symtensor.cost.operator import OperatorCosts, cut_degree, dim_size
 from ms_symtensor.cost.parameter import STATES_B, swapped_B, update_B
 from ms_symtensor.cost.step import MEMORIES, TIMES
 from ms_symtensor.ops.placement import Placement
@@ -73,7 +73,7 @@ class PlacedOperator:
     signature: Signature
     cuts: Mapping[str, int]
     placement: Placement | None
-    formulas: OperatorFormulas
+    formulas: OperatorCosts
 
     def values(self, cluster: Cluster, shard: int = 1) -> Values:
         """The numbers of all symbols that may occur."""

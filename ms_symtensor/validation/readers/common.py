@@ -61,7 +61,7 @@ def known(row: Row, column: str, words: Mapping[str, _Meaning], patterns: bool =
 def is_timed(row: Row) -> bool:
     """Whether the row ran, and not out of memory. UnusableRowError for another status."""
     status = row.text("status")
-    if status != "ok" and "oom" not in status.lower():
+    if status != "ok" and not re.search(r"(^|[^a-z])oom", status, re.IGNORECASE):
         raise UnusableRowError(f"status {status!r}: neither timed nor out of memory")
     return status == "ok"
 

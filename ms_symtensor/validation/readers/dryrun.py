@@ -1,31 +1,25 @@
 """ms_dryrun_memory_deepseek3.csv: peaks of MindSpore's dry runs of DeepSeek-V3 on 1,024 devices, of one pipeline stage each."""
 
+from dataclasses import replace
+
 from ms_symtensor.program.settings import OptimizerLevel
-from ms_symtensor.validation.configuration import Experts, Transformer
+from ms_symtensor.validation.configuration import Transformer
 from ms_symtensor.validation.dataset import Case, Form, UnusableRowError
 from ms_symtensor.validation.readers.common import Names, configuration, measured
-from ms_symtensor.validation.readers.families import family_of
+from ms_symtensor.validation.readers.published import published_model
 from ms_symtensor.validation.table import Row
 
 COLUMNS = ("model", "n_devices", "dp", "tp", "pp", "ep", "micro_batch", "seq_len", "dryrun_peak_MB")
-_FAMILY = family_of("deepseek-v3")
 CAPACITY = 1.5  # capacity_factor of MindFormers' DeepSeek-V3: experts have room for so many times their mean tokens
 BLOCKS = 61  # huggingface.co/deepseek-ai/DeepSeek-V3, config.json
 
 
 def deepseek_v3(blocks: int = BLOCKS) -> Transformer:
     """DeepSeek-V3 with its first `blocks` blocks: huggingface.co/deepseek-ai/DeepSeek-V3, config.json."""
-    experts = Experts(
-        256,
-        8,
-        2048,
-        imbalance=CAPACITY,
-        shared_experts=_FAMILY.shared_experts,
-        dense_blocks=min(_FAMILY.dense_blocks, blocks),
-    )
-    return Transformer(
-        7168, blocks, 128, 128, 18432, _FAMILY.vocab_size, head_dim=128, experts=experts, **_FAMILY.facts
-    )
+    whole = published_model("DeepSeek-V3")
+    assert whole.experts is not None
+    experts = replace(whole.experts, imbalance=CAPACITY, dense_blocks=min(whole.experts.dense_blocks, blocks))
+    return replace(whole, num_layers=blocks, experts=experts)
 
 
 def case(row: Row) -> Case:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ms_symtensor.validation.configuration import LatentAttention
+from ms_symtensor.validation.configuration import LatentAttention, Transformer
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ DEEPSEEK_ATTENTION = LatentAttention(
 
 # config.json of each model on huggingface.co; the first name that occurs counts, so the longer ones stand first
 FAMILIES = (
-    ("deepseekv?3", _family(129280, 1, 3, latent_attention=DEEPSEEK_ATTENTION, mtp_blocks=1)),
+    ("deepseekv?3", _family(129280, 1, 3, latent_attention=DEEPSEEK_ATTENTION, mtp_blocks=1, head_dim=128)),
     ("deepseekv?2", _family(102400, 2, 1, latent_attention=DEEPSEEK_ATTENTION)),
     ("codellama", _family(32016)),
     ("llama3", _family(128256)),
@@ -74,3 +74,12 @@ def family_of(name: str, hidden_size: int = 0) -> Family:
         more = {"head_dim": head_dim, "post_norms": True, "logit_cap": 30.0, "window": 4096, "window_period": 2}
         return replace(found, facts={**found.facts, **more})
     return found
+
+
+def model_like(
+    name: str, hidden: int, layers: int, heads: int, kv_heads: int, ffn: int, vocabulary: int = 0, **more: Any
+) -> Transformer:
+    """One of the family of `name`, but for `more`; `vocabulary` 0: the family's."""
+    family = family_of(name, hidden)
+    facts = {**family.facts, **more}
+    return Transformer(hidden, layers, heads, kv_heads, ffn, vocabulary or family.vocab_size, **facts)

@@ -6,10 +6,10 @@ from ms_symtensor.validation.configuration import (
     FULL_RECOMPUTATION,
     NO_RECOMPUTATION,
     AttentionKernel,
-    Transformer,
 )
 from ms_symtensor.validation.dataset import Case, Form
 from ms_symtensor.validation.readers.common import configuration, is_timed, known, measured
+from ms_symtensor.validation.readers.families import model_like
 from ms_symtensor.validation.table import Row
 
 COLUMNS = (
@@ -35,16 +35,10 @@ ZERO = {"ZeRO-1": OptimizerLevel.LEVEL1, "": OptimizerLevel.NONE, "none": Optimi
 def case(row: Row) -> Case:
     """LLaMA in bfloat16 under Aleph Alpha's trainer; "Kernel not available" and the like are neither fit nor out of memory."""
     timed, (attention, fused_norm) = is_timed(row), known(row, "kernel", KERNELS)
+    hidden, layers, heads, ffn = (row.count(column) for column in ("hidden", "layers", "heads", "ffn"))
     step = configuration(
         row,
-        Transformer(
-            hidden_size=row.count("hidden"),
-            num_layers=row.count("layers"),
-            num_heads=row.count("heads"),
-            n_kv_heads=row.count("heads"),
-            intermediate_size=row.count("ffn"),
-            vocab_size=VOCABULARY,
-        ),
+        model_like("llama", hidden, layers, heads, heads, ffn, VOCABULARY),
         sequence_parallel=row.flag("sequence_parallel") and row.count("tp") > 1,
         optimizer_level=known(row, "zero", ZERO),
         recomputation=known(row, "recompute", RECOMPUTATION),

@@ -3,7 +3,7 @@
 from ms_symtensor.validation.configuration import Experts, Transformer
 from ms_symtensor.validation.dataset import UnusableRowError
 from ms_symtensor.validation.readers.common import must_be_given
-from ms_symtensor.validation.readers.families import Family, family_of
+from ms_symtensor.validation.readers.families import Family, family_of, model_like
 from ms_symtensor.validation.readers.published import published_model
 from ms_symtensor.validation.table import Row
 
@@ -26,16 +26,12 @@ def transformer_of(row: Row, name: str, kv_column: str = "kv_heads", imbalance: 
     vocabulary = row.optional_count("vocab") or family.vocab_size
     if not vocabulary:
         raise UnusableRowError("the vocabulary is not given")
-    return Transformer(
-        hidden_size=hidden,
-        num_layers=row.count("layers"),
-        num_heads=heads,
-        n_kv_heads=row.optional_count(kv_column) or heads,
-        intermediate_size=ffn or default_ffn(hidden, family.facts.get("gated", True)),
-        vocab_size=vocabulary,
-        experts=_experts(row, family, published, ffn, imbalance),
-        **family.facts,
+    kv_heads, width = (
+        row.optional_count(kv_column) or heads,
+        ffn or default_ffn(hidden, family.facts.get("gated", True)),
     )
+    experts = _experts(row, family, published, ffn, imbalance)
+    return model_like(name, hidden, row.count("layers"), heads, kv_heads, width, vocabulary, experts=experts)
 
 
 def _experts(

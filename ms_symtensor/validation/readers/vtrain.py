@@ -5,18 +5,17 @@ from ms_symtensor.validation.configuration import (
     FULL_RECOMPUTATION,
     NO_RECOMPUTATION,
     AttentionKernel,
-    Transformer,
 )
 from ms_symtensor.validation.dataset import Case, Form, UnusableRowError
 from ms_symtensor.validation.readers import megatron
 from ms_symtensor.validation.readers.common import configuration, measured
+from ms_symtensor.validation.readers.families import model_like
 from ms_symtensor.validation.table import Row
 
 COLUMNS = (
     "group", "hidden", "layers", "heads", "seq_len", "n_devices", "dp", "tp", "pp", "micro_batch", "global_batch",
     "step_ms", "consistent",
 )  # fmt: skip
-VOCABULARY = 50257  # GPT-2's: github.com/VIA-Research/vTrain, src/config.py
 DEVICES_OF_A_SERVER = 8
 
 
@@ -32,21 +31,8 @@ def case(row: Row) -> Case:
     if row.text("consistent") and not row.flag("consistent"):
         raise UnusableRowError("the source is inconsistent (column consistent)")
     hidden, heads = row.count("hidden"), row.count("heads")
-    model = Transformer(
-        hidden_size=hidden,
-        num_layers=row.count("layers"),
-        num_heads=heads,
-        n_kv_heads=heads,
-        intermediate_size=4 * hidden,
-        vocab_size=VOCABULARY,
-        gated=False,
-        norm="layer_norm",
-        position="learned",
-        linear_bias=True,
-        qkv_bias=True,
-        tied_embeddings=True,
-        dropout=True,
-    )
+    # github.com/VIA-Research/vTrain, src/config.py: GPT-2's vocabulary
+    model = model_like("gpt", hidden, row.count("layers"), heads, heads, 4 * hidden, dropout=True)
     one_server = row.count("n_devices") <= DEVICES_OF_A_SERVER
     step = configuration(
         row,

@@ -126,7 +126,7 @@ def _stages(data: Data, num_layers: int) -> Stages:
         rows = [offset] * chunks
     elif offset:
         rows = [[offset] * number for _ in range(chunks)]
-    if len(rows) != chunks or any(len(row) != number or not all(map(_is_number, row)) for row in rows):
+    if len(rows) != chunks or any(len(row) != number or not all(map(is_number, row)) for row in rows):
         raise InputError(f"offset {offset!r} is not one number for each of {number} stages of {chunks} chunks: mend it")
     if sum(map(sum, rows)) != rest:
         raise InputError(
@@ -163,9 +163,11 @@ def _marks(data: Data, stages: Stages, num_layers: int) -> tuple[tuple[Mark, ...
     held = [[len(of_stage[chunk]) for of_stage in runs] for chunk in range(stages.interleave)]
     whole = _counts("recompute", said(data, "recompute_config", "recompute"), held)
     parts: list[tuple[Selection, Counts]] = []
-    for pattern, value in _patterns("select_recompute", said(data, "recompute_config", "select_recompute")).items():
-        parts.append((_part(pattern), _counts("select_recompute", value, held)))
-    for _, value in _patterns("select_comm_recompute", said(data, "recompute_config", "select_comm_recompute")).items():
+    for pattern, value in patterns_of("select_recompute", said(data, "recompute_config", "select_recompute")).items():
+        parts.append((part_of(pattern), _counts("select_recompute", value, held)))
+    for _, value in patterns_of(
+        "select_comm_recompute", said(data, "recompute_config", "select_comm_recompute")
+    ).items():
         parts.append((Selection.COMMUNICATION, _counts("select_comm_recompute", value, held)))
     found = []
     for stage, of_stage in enumerate(runs):
@@ -214,7 +216,8 @@ def _dealt(numbers: list[int], held: Counts) -> Counts:
     return found
 
 
-def _patterns(key: str, value: Any) -> Mapping[str, Any]:
+def patterns_of(key: str, value: Any) -> Mapping[str, Any]:
+    """What the setting `key` says of each pattern of operators. InputError for what says nothing of any."""
     if isinstance(value, dict):
         return value
     if isinstance(value, list) and value and all(isinstance(one, str) for one in value):
@@ -224,7 +227,8 @@ def _patterns(key: str, value: Any) -> Mapping[str, Any]:
     raise InputError(f"recompute_config.{key} is {value!r}: give true, false, lists of numbers, or patterns with these")
 
 
-def _part(pattern: str) -> Selection:
+def part_of(pattern: str) -> Selection:
+    """What a pattern of select_recompute stands for. InputError where that is not known."""
     found = next((part for known, part in PARTS if re.search(known, pattern)), None)
     if found is None:
         raise InputError(
@@ -248,12 +252,13 @@ def require_modelled(data: Data) -> None:
 
 def _number(data: Data, *path: str) -> int:
     value = said(data, *path)
-    if not _is_number(value) or value < 1:
+    if not is_number(value) or value < 1:
         raise InputError(f"{'.'.join(path)} is {value!r}: give a whole number above 0")
     return int(value)
 
 
-def _is_number(value: Any) -> bool:
+def is_number(value: Any) -> bool:
+    """Whether a setting is a number, and not yes or no."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 

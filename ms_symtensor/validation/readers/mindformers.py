@@ -8,6 +8,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, cast
 
+from ms_symtensor.errors import InputError
+from ms_symtensor.targets.mindformers.reading import is_number, part_of, patterns_of
 from ms_symtensor.validation.configuration import (
     ALL,
     AttentionKernel,
@@ -19,15 +21,6 @@ from ms_symtensor.validation.configuration import (
 from ms_symtensor.validation.dataset import UnusableRowError
 
 Settings = Mapping[str, str]
-
-PARTS = (
-    (r"attention.*(flash|softmax)|flash_attention|core_attention", Part.ATTENTION_CORE),
-    (r"norm", Part.NORM),
-    (r"feed_forward|mlp|silu|gelu|activation", Part.ACTIVATION_FUNCTION),
-)
-"""What patterns of select_recompute stand for; the first that occurs counts."""
-
-DEFAULT = r"feed_forward\.mul"  # what select_recompute selects where it names no operator, SiLU beside it
 
 UNUSABLE = {
     ("mp_comm_recompute", "False"): "mp_comm_recompute=False: blocks are recomputed without their collectives",
@@ -53,8 +46,12 @@ def recomputation(settings: Settings, stages: int) -> Recomputation:
     blocks = _blocks("recompute", _value(settings, "recompute"), stages)
     parts: dict[Part, Blocks] = {}
     for key in ("select_recompute", "select_comm_recompute"):
-        for pattern, value in _patterns(_value(settings, key)).items():
-            part = Part.GATHERS if key == "select_comm_recompute" else _part(pattern)
+        try:
+            found = patterns_of(key, _value(settings, key)).items()
+            named = [(Part.GATHERS if key == "select_comm_recompute" else Part(part_of(one)), n) for one, n in found]
+        except InputError as error:
+            raise UnusableRowError(str(error)) from None
+        for part, value in named:
             parts[part] = _more(parts.get(part, (0,)), _blocks(key, value, stages))
     others = {part: _behind(blocks, selected) for part, selected in parts.items()}
     return Recomputation(
@@ -70,7 +67,7 @@ def layers_on_stage(settings: Settings, layers: int, stages: int, interleave: in
     if not isinstance(offset, list):
         return ()
     runs = offset if all(isinstance(run, list) for run in offset) else [offset] * interleave
-    if len(runs) != interleave or any(len(run) != stages or not all(map(_is_number, run)) for run in runs):
+    if len(runs) != interleave or any(len(run) != stages or not all(map(is_number, run)) for run in runs):
         raise UnusableRowError("offset is not a list of one number per stage")
     each = layers // (stages * interleave)
     return tuple(interleave * each + sum(of_stage) for of_stage in zip(*runs, strict=True))
@@ -125,7 +122,7 @@ def whole_embedding(settings: Settings) -> bool:
 def copies(settings: Settings) -> int:
     """`micro_batch_interleave_num`: parts of the batch that run side by side in one graph."""
     number = _value(settings, "micro_batch_interleave_num", default=1)
-    if not _is_number(number) or number < 1:
+    if not is_number(number) or number < 1:
         raise UnusableRowError("micro_batch_interleave_num is no number")
     return int(number)
 
@@ -139,33 +136,14 @@ def _value(settings: Settings, key: str, default: Any = False) -> Any:
         raise UnusableRowError(f"{key} is neither yes, no nor a list: {text!r}") from None
 
 
-def _patterns(value: Any) -> dict[str, Any]:
-    if isinstance(value, dict):
-        return value
-    if isinstance(value, list) and value and all(isinstance(one, str) for one in value):
-        return dict.fromkeys(value, True)
-    return {DEFAULT: value}
-
-
-def _part(pattern: str) -> Part:
-    found = next((part for known, part in PARTS if re.search(known, pattern)), None)
-    if found is None:
-        raise UnusableRowError(f"select_recompute of {pattern!r}")
-    return found
-
-
 def _blocks(key: str, value: Any, stages: int) -> Blocks:
     """Yes, no, or how many blocks of each stage, in one list or in one for each model chunk on a stage."""
     if isinstance(value, bool):
         return (ALL,) if value else (0,)
     runs = value if isinstance(value, list) and value and all(isinstance(run, list) for run in value) else [value]
-    if not all(isinstance(run, list) and len(run) == stages and all(map(_is_number, run)) for run in runs):
+    if not all(isinstance(run, list) and len(run) == stages and all(map(is_number, run)) for run in runs):
         raise UnusableRowError(f"{key} is not a list of one number per stage")
     return tuple(map(sum, zip(*runs, strict=True)))
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _more(one: Blocks, other: Blocks) -> Blocks:

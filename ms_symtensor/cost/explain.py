@@ -5,7 +5,7 @@ numbers to put in, and what comes out. Summed by part over all operators, the ti
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -17,7 +17,6 @@ from ms_symtensor.cluster.topology import Cluster, group_sizes
 from ms_symtensor.cost.inner import work_inside
 from ms_symtensor.cost.kernel import pass_s
 from ms_symtensor.cost.move import VIEWS, priced_as
-from ms_symtensor.cost.operator import operator_formulas
 from ms_symtensor.cost.step import HCCL_BUFFER_B, StepCost, price
 from ms_symtensor.cost.terms import PARTS, KnownBytes, PlacedOperator, Term, Values, z
 from ms_symtensor.ops.placement import Placement, cuts_of, place
@@ -146,8 +145,7 @@ class _Context:
 
     def work_of(self, name: str) -> Node | None:
         """The forward node of an operator's own work."""
-        nodes = self.nodes.get(name, ())
-        return next((n for n in nodes if n.op == name and n.role is Role.WORK and n.phase is Phase.FORWARD), None)
+        return next((n for n in _own(self.nodes.get(name, ()), name) if n.phase is Phase.FORWARD), None)
 
     def parameters_of(self, name: str) -> Iterator[tuple[str, int]]:
         return ((p, position) for p, (reader, position) in self.first_reader.items() if reader == name)
@@ -180,21 +178,11 @@ class _Context:
         op = alike[0]
         seen, sig = self.known[op.name]
         nodes = self.nodes.get(op.name, [])
-        work = [n for n in nodes if n.role is Role.WORK and n.op == op.name]
-        products = sum(len(n.outputs) for n in work if n.phase is Phase.BACKWARD)
-        recomputation = sum(n.phase is Phase.RECOMPUTE for n in work)
         cuts, placement = self._cuts(op, seen, sig)
         if sig.layouts is not None:
             seen = _on_one_device(seen, sig.layouts)
-        described = PlacedOperator(op.type, seen, sig, cuts, placement, operator_formulas(seen, sig, products))
-        terms: list[Term] = []
-        if op.body is not None:
-            terms += self._work_inside(op, sig, nodes)
-        elif sig.shardable:
-            terms += described.work(self.cluster, products, recomputation)
-        else:
-            for phase, count in Counter(n.phase for n in work).items():
-                terms.append(described.pass_over(self.cluster, phase.value, count))
+        described = PlacedOperator(seen, sig, cuts, placement, _own(nodes, op.name))
+        terms = [*(described.work(self.cluster) if op.body is None else self._work_inside(op, sig, nodes))]
         terms += self._node_terms(described, nodes)
         for parameter, position in self.parameters_of(op.name):
             swapped = self.plan.settings.swap_optimizer
@@ -213,10 +201,7 @@ class _Context:
     def _work_inside(self, op: Op, sig: Signature, nodes: list[Node]) -> Iterator[Term]:
         """What the operators inside `op` do, at the shapes of one device."""
         for name, seen, inner in work_inside(op, sig):
-            work = [n for n in nodes if n.role is Role.WORK and n.op == name]
-            products = sum(len(n.outputs) for n in work if n.phase is Phase.BACKWARD)
-            described = PlacedOperator(seen.type, seen, inner, {}, None, operator_formulas(seen, inner, products))
-            terms = described.work(self.cluster, products, sum(n.phase is Phase.RECOMPUTE for n in work))
+            terms = PlacedOperator(seen, inner, {}, None, _own(nodes, name)).work(self.cluster)
             yield from (replace(term, label=f"{term.label}, {seen.type} inside") for term in terms)
 
     def _cuts(self, op: Op, seen: OpView, sig: Signature) -> tuple[dict[str, int], Placement | None]:
@@ -309,6 +294,11 @@ class _Context:
             if other.role is Role.WORK and (found := [i for i, t in enumerate(other.inputs) if t in reached]):
                 return found[0]
         return None
+
+
+def _own(nodes: Iterable[Node], name: str) -> tuple[Node, ...]:
+    """The nodes that do the work of the operator called `name`."""
+    return tuple(node for node in nodes if node.role is Role.WORK and node.op == name)
 
 
 def _on_one_device(op: OpView, layouts: FixedLayouts) -> OpView:

@@ -1,5 +1,6 @@
 """The summands of a step's time and memory, as expressions with the numbers to put in."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,12 +13,12 @@ from ms_symtensor.algebra.named import expanded
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.cost.kernel import copy_s, pass_s
 from ms_symtensor.cost.move import VIEWS
-from ms_symtensor.cost.operator import OperatorCosts, cut_degree, dim_size
+from ms_symtensor.cost.operator import OperatorCosts, cut_degree, dim_size, operator_formulas
 from ms_symtensor.cost.parameter import STATES_B, swapped_B, update_B
 from ms_symtensor.cost.step import MEMORIES, TIMES
 from ms_symtensor.ops.placement import Placement
 from ms_symtensor.ops.signature import Dims, OpView, Signature
-from ms_symtensor.program.program import ParameterPlacement
+from ms_symtensor.program.program import Node, ParameterPlacement, Phase
 from ms_symtensor.tensor.dtype import size_B
 
 z = s.symbol(
@@ -66,14 +67,23 @@ class KnownBytes:
 
 @dataclass(frozen=True)
 class PlacedOperator:
-    """An operator with its cuts and its formulas; `placement` is None where MindSpore takes no strategy."""
+    """An operator with its cuts, and the nodes that are its own work; `placement` is None where MindSpore takes no strategy."""
 
-    type: str
     view: OpView
     signature: Signature
     cuts: Mapping[str, int]
     placement: Placement | None
-    formulas: OperatorCosts
+    nodes: tuple[Node, ...]
+
+    @cached_property
+    def products(self) -> int:
+        """Gradients that it computes."""
+        return sum(len(node.outputs) for node in self.nodes if node.phase is Phase.BACKWARD)
+
+    @cached_property
+    def formulas(self) -> OperatorCosts:
+        """Its seconds, FLOPs and bytes."""
+        return operator_formulas(self.view, self.signature, self.products)
 
     def values(self, cluster: Cluster, shard: int = 1) -> Values:
         """The numbers of all symbols that may occur."""
@@ -81,20 +91,20 @@ class PlacedOperator:
         cuts = [(cut_degree(d), float(self.cuts.get(d, 1))) for d in self.signature.mesh]
         return (*sizes, *cuts, (z, float(shard)), *sorted(cluster.values.items(), key=lambda pair: pair[0].name))
 
-    def work(self, cluster: Cluster, products: int, recomputation: int) -> Iterator[Term]:
-        values = self.values(cluster)
+    def work(self, cluster: Cluster) -> Iterator[Term]:
+        """What its kernels take; where MindSpore takes no layout of it, a pass over input and output, as a Cast makes it."""
+        values, phases = self.values(cluster), Counter(node.phase for node in self.nodes)
+        if not self.signature.shardable:
+            traffic = self.formulas.inputs_B[0] + self.formulas.outputs_B[0]
+            expression = sympy.Integer(0) if self.view.type in VIEWS else pass_s(traffic)
+            yield from (Term("compute", phase.value, "s", expression, values, count) for phase, count in phases.items())
+            return
         yield Term("work", "forward", "FLOP", self.formulas.forward_flops, values)
         yield Term("compute", "forward", "s", self.formulas.forward_s, values)
-        if recomputation:
-            yield Term("compute", "recomputed", "s", self.formulas.forward_s, values, recomputation)
-        if products:
+        if phases[Phase.RECOMPUTE]:
+            yield Term("compute", "recomputed", "s", self.formulas.forward_s, values, phases[Phase.RECOMPUTE])
+        if self.products:
             yield Term("compute", "backward", "s", self.formulas.backward_s, values)
-
-    def pass_over(self, cluster: Cluster, label: str, count: int) -> Term:
-        """A pass over input and output, as a Cast makes it in either direction."""
-        traffic = self.formulas.inputs_B[0] + self.formulas.outputs_B[0]
-        expression = sympy.Integer(0) if self.type in VIEWS else pass_s(traffic)
-        return Term("compute", label, "s", expression, self.values(cluster), count)
 
     def at_rest(
         self, cluster: Cluster, placement: ParameterPlacement, position: int, swap_optimizer: bool = False

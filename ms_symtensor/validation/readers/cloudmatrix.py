@@ -4,7 +4,6 @@ An NPU there is a package of two dies, and a die is a device here. Prefill lies 
 paper has them; a decode step verifies one guessed token.
 """
 
-import re
 from dataclasses import replace
 
 import numpy as np
@@ -13,6 +12,7 @@ from ms_symtensor.serving.layer import Array, Step
 from ms_symtensor.serving.phases import passes_of
 from ms_symtensor.serving.strategy import Strategy
 from ms_symtensor.validation.dataset import Form, UnusableRowError
+from ms_symtensor.validation.readers.common import number_in
 from ms_symtensor.validation.readers.served_networks import Asked, request_of, served_network
 from ms_symtensor.validation.table import Row
 from ms_symtensor.validation.timings import Timing
@@ -33,9 +33,9 @@ def timing(row: Row) -> Timing:
         raise UnusableRowError("does not say on how many devices: no cluster stands for it")
     if phase not in EXPERT_DEVICES or not row.text("metric").startswith("throughput"):
         raise UnusableRowError(f"{row.text('metric')} of {phase} is not predicted")
-    keys = (_number(setting, r"(?:KV )?(\d+)K\b") or 4) << 10
-    devices = _number(setting, r"\bEP(\d+)") or EXPERT_DEVICES[phase]
-    each = _number(setting, r"([\d,]+) tokens a device" if phase == "prefill" else r"\bbatch (\d+)")
+    keys = (number_in(setting, r"(?:KV )?(\d+)K\b") or 4) << 10
+    devices = number_in(setting, r"\bEP(\d+)") or EXPERT_DEVICES[phase]
+    each = number_in(setting, r"([\d,]+) tokens a device" if phase == "prefill" else r"\bbatch (\d+)")
     if each is None or max(keys, each, devices) > _MOST:
         raise UnusableRowError("does not say how many tokens, or requests, an NPU has")
     config = served_network("deepseek-r1")
@@ -54,8 +54,3 @@ def timing(row: Row) -> Timing:
 
 
 FORM = Form("cloudmatrix384", COLUMNS, timing)
-
-
-def _number(text: str, pattern: str) -> int | None:
-    found = re.search(pattern, text)
-    return int(found[1].replace(",", "")) if found else None

@@ -58,6 +58,12 @@ def known(row: Row, column: str, words: Mapping[str, _Meaning], patterns: bool =
     raise UnusableRowError(f"unknown {column} {text!r}")
 
 
+def number_in(words: str, pattern: str) -> int | None:
+    """The number that the group of `pattern` finds in `words`, which may have commas; None where it finds none."""
+    found = re.search(pattern, words)
+    return int(found[1].replace(",", "")) if found else None
+
+
 def is_timed(row: Row) -> bool:
     """Whether the row ran, and not out of memory. UnusableRowError for another status."""
     status = row.text("status")

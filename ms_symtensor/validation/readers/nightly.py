@@ -13,6 +13,7 @@ from ms_symtensor.serving.closed_loop import Engine, Load, mixed_rate, split_rat
 from ms_symtensor.serving.request import Request
 from ms_symtensor.serving.strategy import Strategy, why_not
 from ms_symtensor.validation.dataset import Form, UnusableRowError
+from ms_symtensor.validation.readers.common import number_in
 from ms_symtensor.validation.readers.served_networks import MOST, Asked, request_of, served_network, stored_as
 from ms_symtensor.validation.table import Row
 from ms_symtensor.validation.timings import Timing
@@ -47,8 +48,8 @@ def timing(row: Row) -> Timing:
     said = [text for text in (row.text("mixed"), row.text("prefill"), row.text("decode")) if text]
     if len(said) not in (1, 2):
         raise UnusableRowError("neither one engine nor one for each phase is described")
-    longest = re.search(r"\blen(\d+)", said[0])
-    if max(prompt, output, concurrency) > MOST or (longest is not None and prompt > int(longest[1])):
+    longest = number_in(said[0], r"\blen(\d+)")
+    if max(prompt, output, concurrency) > MOST or (longest is not None and prompt > longest):
         raise UnusableRowError("prompts are longer than what the engine takes")
     engines = tuple(engine_of(config, text) for text in said)
     each = row.optional_count("npu_per_node")
@@ -56,8 +57,7 @@ def timing(row: Row) -> Timing:
     if len(engines) == 2:
         rest = devices - engines[1].one.device_num
         engines = (replace(engines[0], count=max(1, rest // engines[0].one.device_num)), engines[1])
-    share = re.search(r"prefix(\d+)", data)
-    cached = 0.0 if "noprefix" in said[0] or share is None else min(int(share[1]), 100) / 100
+    cached = 0.0 if "noprefix" in said[0] else min(number_in(data, r"prefix(\d+)") or 0, 100) / 100
     rate = row.optional_number("request_rate") or 0.0
     of_a2 = each == _NODES_OF_A2 or any(re.search(r"\bA2\b", row.cells.get(at, "")) for at in ("name", "source"))
     cluster = "atlas_800t_a2" if of_a2 else "atlas_800t_a3"

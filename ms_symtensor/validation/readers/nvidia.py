@@ -1,6 +1,5 @@
 """nvidia_misc.csv: throughput and memory on NVIDIA systems of InternEvo, llm-foundry, torchtitan, FlagPerf and Megatron-LM."""
 
-import re
 from dataclasses import replace
 
 from ms_symtensor.program.settings import OptimizerLevel
@@ -14,7 +13,15 @@ from ms_symtensor.validation.configuration import (
     Recomputation,
 )
 from ms_symtensor.validation.dataset import Case, Form, UnusableRowError
-from ms_symtensor.validation.readers.common import Names, configuration, is_timed, known, measured, must_be_given
+from ms_symtensor.validation.readers.common import (
+    Names,
+    configuration,
+    is_timed,
+    known,
+    measured,
+    must_be_given,
+    number_in,
+)
 from ms_symtensor.validation.readers.models import transformer_of
 from ms_symtensor.validation.table import Row
 
@@ -60,7 +67,6 @@ def case(row: Row) -> Case:
         raise UnusableRowError("the batch is not given")
     model = transformer_of(_with_dimensions(row), row.text("model"))
     level = known(row, "zero", LEVELS, patterns=True)
-    ranks = re.search(r"^(?:ZeRO1|dist-opt).*over (\d+) ranks", row.text("zero"))
     is_fsdp = level is OptimizerLevel.LEVEL3 or row.text("group").startswith(FOUNDRY)
     framework: Framework = "fsdp" if is_fsdp else "megatron"
     step = configuration(
@@ -69,7 +75,7 @@ def case(row: Row) -> Case:
         Names(micro_batches="" if row.text("global_batch") else "num_micro"),  # they agree where both are there
         sequence_parallel="sequence parallel" in other or (framework == "fsdp" and row.count("tp") > 1),
         optimizer_level=level,
-        optimizer_weight_shard_size=int(ranks[1]) if ranks else -1,
+        optimizer_weight_shard_size=number_in(row.text("zero"), r"^(?:ZeRO1|dist-opt).*over (\d+) ranks") or -1,
         recomputation=_recomputation(row, model.num_layers, row.count("pp")),
         attention=AttentionKernel.FUSED_SOFTMAX if row.text("group").startswith("KOR") else AttentionKernel.FLASH,
         precision="float8" if "fp8" in other else known(row, "precision", PRECISION),

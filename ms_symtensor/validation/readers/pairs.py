@@ -14,6 +14,7 @@ from ms_symtensor.validation.configuration import (
     in_parts,
 )
 from ms_symtensor.validation.dataset import Form, Pair, UnusableRowError
+from ms_symtensor.validation.readers.common import known, number_in
 from ms_symtensor.validation.readers.published import published_model
 from ms_symtensor.validation.readers.slide import DEVICES as SLIDE_DEVICES
 from ms_symtensor.validation.readers.slide import slide_configuration
@@ -23,7 +24,8 @@ COLUMNS = ("model", "n_devices", "seq_len", "better_config", "better_value", "wo
            "confidence", "comment", "source")  # fmt: skip
 SEQ_LENGTH = 4096  # where a row gives none: that of most of the models
 MICRO_BATCHES_OF_A_STAGE = 8  # where a row gives no batch: enough for a bubble of an eighth
-UNITS = ("MFU%", "fit", "tok/s/p", "ms", "TFLOP/s", "bubble", "rel")
+UNITS = dict.fromkeys(("MFU%", "tok/s/p", "ms", "TFLOP/s", "bubble", "rel"), False) | {"fit": True}
+"""Whether they compare memory."""
 
 
 def pair(row: Row) -> Pair:
@@ -32,17 +34,14 @@ def pair(row: Row) -> Pair:
     What only one side (or the comment) says of the batch holds for both; where nobody says anything, both take the same
     batch, of MICRO_BATCHES_OF_A_STAGE or more. MindFormers has one micro-batch in a step where there is no pipeline.
     """
-    if row.text("unit") not in UNITS:
-        raise UnusableRowError(f"unknown unit {row.text('unit')!r}")
-    by_memory = row.text("unit") == "fit"
+    by_memory = known(row, "unit", UNITS)
     sides = row.text("better_config"), row.text("worse_config")
     if row.text("model") == "DeepSeek-V3" and row.text("n_devices") == str(SLIDE_DEVICES):
         better, worse = (slide_configuration(_degree(words, "DP") or 1, _degree(words, "TP") or 1) for words in sides)
         return Pair(row.line, row.text("confidence"), better, worse, by_memory)
-    counts = re.findall(r"\d+", row.text("n_devices"))
-    model, seq_length = published_model(row.text("model")), _number(row.text("seq_len"), r"(\d+)") or SEQ_LENGTH
+    model, seq_length = published_model(row.text("model")), number_in(row.text("seq_len"), r"(\d+)") or SEQ_LENGTH
     mindspore = row.text("source").startswith(("MS|", "MindFormers"))
-    devices = int(counts[0]) if counts else None
+    devices = number_in(row.text("n_devices"), r"(\d+)")
     first, second = (_spread(words, devices, row.text("comment"), mindspore) for words in sides)
     batch = first.batch or second.batch
     if batch is None and not (first.micro_batch_num and second.micro_batch_num):
@@ -69,7 +68,7 @@ class _Spread:
 
 def _spread(words: str, device_num: int | None, comment: str, mindspore: bool) -> _Spread:
     tensor, context, stages = (_degree(words, name) or 1 for name in ("TP", "CP", "PP"))
-    devices = _number(words, r"\b(\d+)p\b") or device_num
+    devices = number_in(words, r"\b(\d+)p\b") or device_num
     inner = tensor * context * stages
     data = _degree(words, "DP") or (max(1, devices // inner) if devices else _degree(words, "EP") or 1)
     return _Spread(
@@ -77,22 +76,20 @@ def _spread(words: str, device_num: int | None, comment: str, mindspore: bool) -
         tensor,
         context,
         stages,
-        _number(words, r"\bmbs ?(\d+)") or _number(comment, r"\bmbs ?(\d+)") or 1,
-        _number(words, r"\bmb(\d+)") or (1 if mindspore and stages == 1 else None),
-        _number(words, r"\bgbs ?(\d+)") or _number(comment, r"\bgbs ?(\d+)"),
+        number_in(words, r"\bmbs ?(\d+)") or number_in(comment, r"\bmbs ?(\d+)") or 1,
+        number_in(words, r"\bmb(\d+)") or (1 if mindspore and stages == 1 else None),
+        number_in(words, r"\bgbs ?(\d+)") or number_in(comment, r"\bgbs ?(\d+)"),
     )
 
 
 def _configuration(
     words: str, spread: _Spread, model: Transformer, seq_length: int, batch: int | None, mindspore: bool
 ) -> Configuration:
-    experts = re.search(r"(\d+) experts", words)
-    if experts and (model.experts is None or model.experts.num_experts != int(experts[1])):
-        raise UnusableRowError(f"{experts[1]} experts, which the published model has not")
-    sharded = (
-        spread.data > 1 or mindspore
-    )  # Megatron's distributed optimizer, as MindSpeed's scripts have it with copies
-    zero = _number(words, r"ZeRO-?(\d)")
+    experts = number_in(words, r"(\d+) experts")
+    if experts and (model.experts is None or model.experts.num_experts != experts):
+        raise UnusableRowError(f"{experts} experts, which the published model has not")
+    # Megatron's distributed optimizer, as MindSpeed's scripts have it with copies
+    level = number_in(words, r"ZeRO-?(\d)") or int(spread.data > 1 or mindspore)
     samples, expert_parallel = spread.data * spread.micro_batch_size, _degree(words, "EP") or 1
     return Configuration(
         model,
@@ -107,7 +104,7 @@ def _configuration(
         interleave=_degree(words, "VPP") or 1,
         micro_batch_size=spread.micro_batch_size,
         micro_batch_num=spread.micro_batch_num or max(1, (batch or samples) // samples),
-        optimizer_level=OptimizerLevel(zero) if zero else OptimizerLevel.LEVEL1 if sharded else OptimizerLevel.NONE,
+        optimizer_level=OptimizerLevel(level),
         recomputation=_recomputation(words, model, spread.stages),
         framework="mindspore" if mindspore else "mindspeed",
         overlap_gradients=False,
@@ -135,12 +132,7 @@ def _recomputation(words: str, model: Transformer, stages: int) -> Recomputation
 
 
 def _degree(words: str, name: str) -> int | None:
-    return _number(words, rf"\b{name}(\d+)")
-
-
-def _number(words: str, pattern: str) -> int | None:
-    found = re.search(pattern, words)
-    return int(found[1]) if found else None
+    return number_in(words, rf"\b{name}(\d+)")
 
 
 FORM = Form("ascend_pairs", COLUMNS, pair)

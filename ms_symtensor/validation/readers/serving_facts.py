@@ -11,6 +11,7 @@ from ms_symtensor.serving.layer import Step
 from ms_symtensor.serving.phases import longest_rank, passes_of
 from ms_symtensor.serving.request import Request, Tokens
 from ms_symtensor.validation.dataset import Form, UnusableRowError
+from ms_symtensor.validation.readers.common import number_in
 from ms_symtensor.validation.readers.devices import cluster_of
 from ms_symtensor.validation.readers.nightly import engine_of
 from ms_symtensor.validation.readers.served_networks import MOST, Asked, request_of, served_network, stored_as
@@ -64,8 +65,7 @@ def timings(row: Row) -> tuple[Timing, ...]:
         raise UnusableRowError("has not one value for each metric, or each number of requests")
     out = re.search(r"in (\d+)(k?) out", row.text("setting"), re.IGNORECASE)
     output = int(out[1]) * (1000 if out[2] else 1) if out else 1
-    hit = re.search(r"prefix hit (\d+) ?%", row.text("setting"))
-    cached = min(int(hit[1]), 100) / 100 if hit else 0.0
+    cached = min(number_in(row.text("setting"), r"prefix hit (\d+) ?%") or 0, 100) / 100
     weights = stored_as(row.text("model"))
     found = []
     for number, value in enumerate(values):

@@ -22,7 +22,7 @@ from ms_symtensor.cluster.load import load
 from ms_symtensor.report.html.trust import ACCURACY
 from ms_symtensor.report.text import table
 from ms_symtensor.validation.metrics import geometric_ratio, mape, spearman
-from ms_symtensor.validation.score import Judged
+from ms_symtensor.validation.score import Figures
 from ms_symtensor.validation.validate import Validation, validate
 
 
@@ -38,7 +38,7 @@ class Bar:
     at_most: bool = False
 
 
-def _part(name: str, key: Callable[[Judged], float | None]) -> Callable[[Validation], float | None]:
+def _part(name: str, key: Callable[[Figures], float | None]) -> Callable[[Validation], float | None]:
     def figure(found: Validation) -> float | None:
         parts = {part.name: part for part in found.score.parts}
         return key(parts[name]) if name in parts else None
@@ -46,7 +46,7 @@ def _part(name: str, key: Callable[[Judged], float | None]) -> Callable[[Validat
     return figure
 
 
-def _total(key: Callable[[Judged], float | None]) -> Callable[[Validation], float | None]:
+def _total(key: Callable[[Figures], float | None]) -> Callable[[Validation], float | None]:
     return lambda found: key(found.score.total)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from ms_symtensor.report.text import table
 from ms_symtensor.validation.calibrate import Fit
 from ms_symtensor.validation.metrics import Fits
-from ms_symtensor.validation.score import Judged
+from ms_symtensor.validation.score import Figures
 from ms_symtensor.validation.validate import Validation
 
 HEAD = ("", "rows", "MAPE", "Spearman", "Kendall", "regret", "max", "pairs", "fits", "precision", "recall", "memory")
@@ -103,7 +103,7 @@ def _case_json(found: Validation, index: int) -> dict[str, Any]:
     }
 
 
-def _group_json(group: Judged) -> dict[str, Any]:
+def _group_json(group: Figures) -> dict[str, Any]:
     return {
         "group": group.name,
         "rows": group.rows,
@@ -119,7 +119,7 @@ def _group_json(group: Judged) -> dict[str, Any]:
     }
 
 
-def _total_json(total: Judged) -> dict[str, Any]:
+def _total_json(total: Figures) -> dict[str, Any]:
     return {
         "mape": total.mape,
         "spearman_mean": total.spearman_mean,
@@ -147,7 +147,7 @@ def _fits_json(fits: Fits) -> dict[str, float | None]:
     }
 
 
-def _group_line(group: Judged) -> tuple[str, ...]:
+def _group_line(group: Figures) -> tuple[str, ...]:
     return (
         group.name, str(group.rows), _percent(group.mape), _rank(group.spearman), _rank(group.kendall),
         _percent(group.regret), "", _pairs(group.pairs_correct, group.pairs_total), *_fits_cells(group.fits),
@@ -155,7 +155,7 @@ def _group_line(group: Judged) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def _total_line(total: Judged) -> tuple[str, ...]:
+def _total_line(total: Figures) -> tuple[str, ...]:
     return (
         total.name, str(total.rows), _percent(total.mape), _rank(total.spearman_mean), _rank(total.kendall_mean),
         _percent(total.regret_mean), _percent(total.regret_max), _pairs(total.pairs_correct, total.pairs_total),

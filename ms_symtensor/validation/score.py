@@ -12,7 +12,7 @@ from ms_symtensor.validation.metrics import Fits, Numbers, Times, mape, mean, or
 
 
 @dataclass(frozen=True, eq=False)
-class Judged(Times):
+class Figures(Times):
     """Rows that are judged together: a group, or all `groups` of a table or of a part of it. Rates are fractions, and None where
     too little was measured.
 
@@ -23,7 +23,7 @@ class Judged(Times):
     name: str
     cases: Sequence[Case]
     found: Outcome
-    groups: tuple["Judged", ...] = ()
+    groups: tuple["Figures", ...] = ()
     told: tuple[bool, ...] = ()
 
     @property
@@ -108,17 +108,17 @@ class Judged(Times):
 class Score:
     """A dataset's metrics: per group, per part where it has several, and over all."""
 
-    groups: tuple[Judged, ...]
-    parts: tuple[Judged, ...]
-    total: Judged
+    groups: tuple[Figures, ...]
+    parts: tuple[Figures, ...]
+    total: Figures
 
 
 def score(dataset: Dataset, found: Outcome, pairs: PairOutcome) -> Score:
     """The metrics of `found`, whose entries are those of `dataset.cases`, and of `pairs`."""
     cases = dataset.cases
 
-    def judged(name: str, chosen: Sequence[int], groups: Iterable[Judged] = (), told: Iterable[bool] = ()) -> Judged:
-        return Judged(name, [cases[i] for i in chosen], found.of(chosen), tuple(groups), tuple(told))
+    def judged(name: str, chosen: Sequence[int], groups: Iterable[Figures] = (), told: Iterable[bool] = ()) -> Figures:
+        return Figures(name, [cases[i] for i in chosen], found.of(chosen), tuple(groups), tuple(told))
 
     names = dict.fromkeys(case.group for case in cases)
     groups = {name: judged(name, [i for i, case in enumerate(cases) if case.group == name]) for name in names}

@@ -1,6 +1,7 @@
 """Networks by name: one of the model zoo, or a factory in the user's own file. What `Plan.source` says is built here."""
 
 import importlib.util
+import inspect
 import re
 import sys
 from collections.abc import Mapping
@@ -204,7 +205,12 @@ def _network(made: Any, place: str) -> Network:
     from mindspore.nn import Cell
 
     if not isinstance(made, tuple | list) or len(made) != 2 or not isinstance(made[0], Cell):
-        raise InputError(f"{place} returned a {type(made).__name__}: it must return (cell, inputs)")
+        if inspect.iscoroutine(made):
+            made.close()  # or Python warns that nothing has awaited it
+        what = type(made).__name__
+        if isinstance(made, tuple | list) and made:
+            what += f" of {len(made)}, the first a {type(made[0]).__name__}"
+        raise InputError(f"{place} returned a {what}: it must return (cell, inputs), a network and a tuple of tensors")
     cell, inputs = made
     return cell, tuple(inputs) if isinstance(inputs, tuple | list) else (inputs,)
 

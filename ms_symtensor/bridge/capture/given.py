@@ -1,7 +1,9 @@
 """What can be captured: a forward network, and inputs of fixed shape."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+import numpy
 
 from ms_symtensor.bridge.compiler.node_graph import NodeGraph
 from ms_symtensor.errors import InputError
@@ -13,7 +15,7 @@ _GRADIENTS = "Gradients/"  # the scope that MindSpore gives to the operators of 
 
 
 def require_network(cell: Any, inputs: Sequence[Any]) -> None:
-    """InputError unless `cell` is one that leaves its batch whole, and the `inputs` have fixed shapes."""
+    """InputError unless `cell` is one that leaves its batch whole, and the `inputs` are tensors of fixed shapes."""
     from mindspore.nn import Cell
 
     if not isinstance(cell, Cell):
@@ -25,6 +27,10 @@ def require_network(cell: Any, inputs: Sequence[Any]) -> None:
             f" (--fix micro_batch_num={cell.micro_size} for these)"
         )
     for number, one in enumerate(inputs):
+        if isinstance(one, Mapping | str | bytes | Cell | numpy.ndarray):
+            raise InputError(
+                f"input {number} is a {type(one).__name__}: give a mindspore.Tensor for every input of construct"
+            )
         if any(size < 0 for size in getattr(one, "shape", ())):
             raise InputError(f"input {number} has a dynamic shape: give one of fixed shape")
 

@@ -57,3 +57,23 @@ def test_a_function_that_runs_during_a_capture_is_told():
         CompilerError, match=r"rejects _Ending: a function of the network ended the process: sys.exit\(3\)"
     ):
         capture(_Ending(), empty(8, 16))
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ("async def factory():\n    return nn.ReLU(), ()", "a coroutine: it must return"),
+        ("def factory():\n    return len, ()", "a tuple of 2, the first a builtin_function_or_method: it must return"),
+        (
+            "def factory():\n    return nn.ReLU(), (), {}",
+            "a tuple of 3, the first a ReLU: it must return (cell, inputs)",
+        ),
+        ("def factory():\n    return None", "a NoneType: it must return (cell, inputs)"),
+    ],
+)
+def test_what_is_no_network_with_its_inputs_is_told_in_a_line(lines, said, tmp_path, capsys):
+    (tmp_path / "no_network.py").write_text(f"from mindspore import nn\n{lines}\n")
+    assert main(["plan", f"{tmp_path}/no_network.py:factory", "--device-num", "2", "--out", str(tmp_path / "out")]) == 2
+    errors = capsys.readouterr().err
+    assert f"returned {said}" in errors and errors.count("\n") == 1

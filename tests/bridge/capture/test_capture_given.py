@@ -1,4 +1,5 @@
 import mindspore as ms
+import numpy as np
 import pytest
 from mindspore import nn
 
@@ -54,3 +55,11 @@ def test_micro_batches_are_not_cut_by_the_network(cell, told, use):
 def test_dynamic_shapes_are_refused(shape):
     with pytest.raises(InputError, match="input 0 has a dynamic shape: give one of fixed shape"):
         capture(Net(), ms.Tensor(shape=shape, dtype=ms.int32))
+
+
+@pytest.mark.parametrize("given", [np.ones((2, 4), np.float32), {"x": ms.Tensor([1])}, "text", nn.ReLU()])
+def test_what_is_no_tensor_is_named(given):
+    with pytest.raises(
+        InputError, match=f"input 1 is a {type(given).__name__}: give a mindspore.Tensor for every input"
+    ):
+        capture(Net(), empty(TOKENS, dtype=ms.int32), given)

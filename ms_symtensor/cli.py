@@ -5,6 +5,7 @@ A mistake of the user is one line on the standard error stream and exit code 2; 
 
 import argparse
 import logging
+import os
 from collections.abc import Sequence
 from contextlib import nullcontext
 
@@ -39,3 +40,17 @@ def run(chosen: argparse.Namespace) -> int:
         return 2
     except BrokenPipeError:  # who read the output (head, less) has seen enough
         return 141
+    except FileNotFoundError:
+        if _is_somewhere():
+            raise
+        notice_error(InputError("the working directory was removed: change to one that exists"))
+        return 2
+
+
+def _is_somewhere() -> bool:
+    """Whether the working directory exists."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return False
+    return True

@@ -47,14 +47,16 @@ def shown_alone() -> Iterator[None]:
         return
     output.flush()
     kept = os.dup(1)
-    with os.fdopen(kept, "w", encoding=output.encoding, errors=output.errors) as alone:
+    alone = os.fdopen(kept, "w", encoding=output.encoding, errors=output.errors)
+    try:
         os.dup2(2, 1)
-        try:
-            with _shown_on(alone), redirect_stdout(sys.stderr):
-                yield
-        finally:
-            output.flush()
-            os.dup2(kept, 1)
+        with _shown_on(alone), redirect_stdout(sys.stderr):
+            yield
+    finally:
+        output.flush()
+        os.dup2(kept, 1)
+        with suppress(OSError):  # `show` has told what it could not write
+            alone.close()
 
 
 @contextmanager

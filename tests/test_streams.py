@@ -35,6 +35,20 @@ def test_a_plan_is_written_whatever_the_streams_are(redirected, code, said, tmp_
     assert bool(out) == (redirected == "2>&-")
 
 
+def test_json_that_cannot_be_written_is_told_as_other_output_is(tmp_path):
+    said = b"symtensor: error: cannot write to standard output (No space left on device)"
+    code, _, errors = run(f"$SYMTENSOR plan gpt2_xl {SMALL} --json --out {tmp_path}/p >/dev/full")
+    assert code == 2 and errors.startswith(said) and len(errors.splitlines()) == 1
+    assert (tmp_path / "p/plan.json").read_text().startswith("{")
+
+
+def test_a_working_directory_that_was_removed_is_told_in_a_line(tmp_path):
+    gone = f"mkdir {tmp_path}/gone && cd {tmp_path}/gone && rmdir ../gone"
+    code, out, errors = run(f"{gone} && $SYMTENSOR plan gpt2_xl {SMALL} --out p")
+    assert (code, out) == (2, b"")
+    assert errors == b"symtensor: error: the working directory was removed: change to one that exists\n"
+
+
 @pytest.mark.parametrize("redirected", ["2>&-", "2>/dev/full", ">&- 2>&- <&-"])
 def test_a_mistake_is_told_by_the_exit_code_at_least(redirected):
     assert run(f"$SYMTENSOR plan nothing {SMALL} --out here {redirected}") == (2, b"", b"")

@@ -59,14 +59,37 @@ class VisionTransformer(nn.Cell):
         x = self.patches(x)
         b, d, rows, columns = x.shape
         x = x.reshape(b, d, rows * columns).transpose(0, 2, 1)
-        x = ops.concat((ops.broadcast_to(self.token, (b, 1, d)), x), 1) + self.places
+        x = ops.concat((ops.broadcast_to(self.front(), (b, 1, d)), x), 1) + self.places
         for block in self.blocks:
             x = block(x)
         return self.loss(self.head(self.norm(x)[:, 0]), label)
 
+    def front(self):
+        return self.token
+
+
+class ReshapedToken(VisionTransformer):
+    """Its first weight is read by a Reshape, which the blocks use too where it is a function."""
+
+    def __init__(self, reshape, width=64):
+        super().__init__(width)
+        self.token = Parameter(initializer("normal", (width,)), name="token")
+        self.reshape = reshape
+
+    def front(self):
+        return self.reshape(self.token, (1, 1, -1))
+
 
 def vision():
     return VisionTransformer(), (tensor(16, 3, 32, 32), tensor(16, dtype=ms.int32))
+
+
+def reshaped_token():
+    return ReshapedToken(ops.reshape), vision()[1]
+
+
+def token_by_primitive():
+    return ReshapedToken(ops.Reshape()), vision()[1]
 
 
 class Unet(nn.Cell):

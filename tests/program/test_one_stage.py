@@ -76,6 +76,16 @@ def test_the_first_weight_wants_a_backward_pass():
     )
 
 
+def test_reshapes_of_one_primitive_are_not_in_line_behind_the_first_weight():
+    shaped = op("Reshape", "Reshape", ParameterRef("table"), Constant((4, 8)))
+    inner = op("0/Reshape", "Reshape", OpOutput("Reshape"), Constant((4, 8)), block="blocks.0")
+    last = op("1/Reshape", "Reshape", OpOutput("0/Reshape"), Constant((4, 8)), block="blocks.1")
+    assert "one primitive with Reshape behind it" in why_one_stage(network(shaped, inner, last))
+    assert why_one_stage(network(replace(shaped, cell=("emb",), primitive="reshape"), inner, last)) == ""
+    beside = replace(inner, type="ReLU")
+    assert why_one_stage(network(shaped, beside, last)) == ""  # the last block is on another stage
+
+
 def scalar(name, kind, *inputs, block=None):
     return Op(name, kind, inputs, (TensorType((), "float32"),), block=block)
 

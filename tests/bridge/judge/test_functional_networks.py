@@ -31,7 +31,21 @@ def test_plans_compile_as_predicted(name, tmp_path, capsys):
     assert "equal in kind, ranks and bytes" in capsys.readouterr().out
 
 
-BLOCKS = {"vision": "blocks.0 … 1", "translator": "decoder.0 … 1", "wrapped": "network.layers.0 … 1"}
+def test_a_reshape_of_the_first_weight_with_others_behind_it_has_no_stages(tmp_path, capsys):
+    asked = ["plan", f"{NETWORKS}:reshaped_token", "--device-num", "2", "--out", str(tmp_path / "plan")]
+    assert main(asked) == 0
+    report = capsys.readouterr().out
+    assert "one stage: Reshape (Reshape) reads the first weight, and has one primitive with" in report
+    assert main([*asked, "--fix", "pipeline_stages=2"]) == 2
+    assert "give the former a primitive of its cell" in capsys.readouterr().err
+
+
+BLOCKS = {
+    "vision": "blocks.0 … 1",
+    "token_by_primitive": "blocks.0 … 1",
+    "translator": "decoder.0 … 1",
+    "wrapped": "network.layers.0 … 1",
+}
 
 
 @pytest.mark.matrix

@@ -2,7 +2,7 @@
 
 Screening looks for fast layouts and counts what is alive at one moment; it knows neither what lives for a moment nor the
 buffers of communicators. Near the smallest peak there is, these decide. So of every shape the layouts are looked for that keep
-least, on the average stage, the first and the last one, and worked out on divisions of the blocks with true peaks.
+least, on the average stage, the first and the last one, and worked out with true peaks.
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,24 +31,13 @@ TRIED = 24
 FEW = 4
 """So many where it is only asked whether something fits (empirical)."""
 
-NEAR = 1.01
-"""Where the smallest peak that was found is larger than so many times the limit, no other layouts are looked for (empirical)."""
-
-NEIGHBOURS = 120
-"""So many layouts beside it are worked out then, which takes seconds where networks are small (empirical)."""
-
 
 def smallest(network: Network, request: Request, known: Sequence[Candidate]) -> MaterializedPlan | None:
-    """A plan that fits with one of the layouts `known`, or one near to them, if one is found."""
+    """The fastest plan that fits with one of the layouts `known`, if one is found."""
     rows = _different(network, known, request.limit_B)[: FEW if request.is_trial else TRIED]
-    every = [(one, row) for row in rows if (one := _worked_out(network, request, row)) is not None]
-    fit = [one for one, _ in every if one.estimate.peak_memory_B <= request.limit_B]
-    if fit:
-        return min(fit, key=lambda one: one.estimate.step_time_s)
-    found, row = min(every, key=lambda pair: pair[0].estimate.peak_memory_B, default=(None, None))
-    if found is None or row is None or request.is_trial or found.estimate.peak_memory_B > NEAR * request.limit_B:
-        return None
-    return _descended(network, request, row, found.estimate.peak_memory_B)
+    every = [one for row in rows if (one := _worked_out(network, request, row)) is not None]
+    fit = [one for one in every if one.estimate.peak_memory_B <= request.limit_B]
+    return min(fit, key=lambda one: one.estimate.step_time_s, default=None)
 
 
 def _worked_out(network: Network, request: Request, row: Candidate) -> MaterializedPlan | None:
@@ -67,30 +56,6 @@ def _whatever_is_recomputed_B(found: MaterializedPlan) -> float:
     """Bytes that the fullest stage needs at least with these layouts, whatever is recomputed and however blocks are divided."""
     at_rest_B = sum(sum(one[kind] for kind in AT_REST) for one in found.memory_B)
     return at_rest_B / len(found.memory_B) + min(one["buffers"] for one in found.memory_B)
-
-
-def _descended(network: Network, request: Request, row: Candidate, peak_B: float) -> MaterializedPlan | None:
-    """What fits on the way down from `row`, on which always one operator's layout is changed so that the peak falls."""
-    left, is_lower = NEIGHBOURS, True
-    while is_lower:
-        is_lower = False
-        for number, size in enumerate(row.problem.sizes):
-            for candidate in range(size):
-                if candidate == row.choice[number]:
-                    continue
-                if not left:
-                    return None
-                left -= 1
-                choice = row.choice.copy()
-                choice[number] = candidate
-                near = replace(row, choice=choice)
-                one = _worked_out(network, request, near)
-                if one is None or one.estimate.peak_memory_B >= peak_B:
-                    continue
-                if one.estimate.peak_memory_B <= request.limit_B:
-                    return one
-                row, peak_B, is_lower = near, one.estimate.peak_memory_B, True
-    return None
 
 
 def _different(network: Network, known: Sequence[Candidate], limit_B: float) -> list[Candidate]:

@@ -1,17 +1,14 @@
-"""The two ways to tell MindSpore what of a block is recomputed, and what each can say.
+"""How MindSpore is told what of a block is recomputed, and what can be said so.
 
-`but_for`: the block is recomputed (`cell.recompute()`) but for operators that are marked not to be. What has no primitive of its
-own (a Cast) carries no mark and is always recomputed then, and so are views. What MindSpore marks together (the collectives
-around one operator) is recomputed together, if any part of it is. What is moved before a Reshape carries the mark of the
-Reshape; a functional one (`x.reshape`) has none.
-
-`alone`: operators are marked by themselves (`primitive.recompute()`). What has no primitive stays, and so do collectives, but for
-those before a Reshape, which come with it. A view that is not recomputed is one of the tensor that is kept.
+The block is recomputed (`cell.recompute()`) but for operators that are marked not to be. What has no primitive of its own (a
+Cast) carries no mark and is always recomputed then, and so are views. What MindSpore marks together (the collectives around one
+operator) is recomputed together, if any part of it is. What is moved before a Reshape carries the mark of the Reshape; a
+functional one (`x.reshape`) has none.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
@@ -27,22 +24,13 @@ Item = tuple[Literal["needed", "made", "saved"], int]
 @dataclass(frozen=True)
 class Marks:
     """What can be said of a block: the nodes that are `makeable` again, the tensors that are `savable`, not kept then, and what
-    follows from a choice `further` to what always does; `recompute` says it.
-
-    `views`: of a tensor, the nodes that make views of it, which must be recomputed with it.
+    follows from a choice `further` to what always does.
     """
 
     of: ForwardBlock
     makeable: Sequence[int]
     savable: Sequence[int]
     further: Sequence[tuple[Item, Item]]
-    recompute: Callable[[Collection[Item]], Recompute]
-    views: Mapping[int, Sequence[int]] = field(default_factory=dict)
-
-    @cached_property
-    def saved_with(self) -> Mapping[int, Sequence[Item]]:
-        """What must be recomputed if a tensor is not kept: the tensor itself, and its `views`."""
-        return {t: [("made", v) for v in (self.of.maker[t], *self.views.get(t, ()))] for t in self.savable}
 
     @cached_property
     def implies(self) -> Sequence[tuple[Item, Item]]:
@@ -62,11 +50,29 @@ class Marks:
             yield from ((("made", number), ("needed", t)) for t in self.of.inputs[number])
         for t in self.savable:
             yield ("saved", t), ("needed", t)
-            yield from ((("saved", t), other) for other in self.saved_with[t])
+            yield ("saved", t), ("made", self.of.maker[t])
+
+    def recompute(self, items: Collection[Item]) -> Recompute:
+        """What is needed and not recomputed is kept, moves to several readers for all of them."""
+        of = self.of
+        kept: dict[str, None] = {}
+        moved: dict[str, bool] = {}
+        for number, node in enumerate(of.nodes):
+            needed = any(("needed", t) in items for t in node.outputs)
+            if number in of.fixed or not of.is_named(number) or of.is_view(number) or not needed:
+                continue
+            stays = ("made", number) not in items
+            if node.role is Role.WORK:
+                if stays:
+                    kept[name_in_block(of.graph.op_by_name[node.op])] = None
+                continue
+            for name in _moved_for(of, node):
+                moved[name] = moved.get(name, True) and stays
+        return Recompute(True, tuple(kept), tuple(name for name, stays in moved.items() if stays))
 
 
-def but_for(of: ForwardBlock) -> Marks:
-    """A block that is recomputed but for some of its operators."""
+def marks(of: ForwardBlock) -> Marks:
+    """What can be said of block `of`."""
     makeable = [number for number in range(len(of.nodes)) if number not in of.fixed]
     savable = [t for number in makeable for t in of.nodes[number].outputs]
     forced: list[tuple[Item, Item]] = [(("needed", t), ("made", of.maker[t])) for t in savable if not _is_chosen(of, t)]
@@ -75,7 +81,7 @@ def but_for(of: ForwardBlock) -> Marks:
         if of.nodes[number].role is not Role.WORK and of.is_named(number) and not of.is_view(number):
             for name in _moved_for(of, of.nodes[number]):
                 around.setdefault(name, []).append(number)
-    return Marks(of, makeable, savable, [*forced, *_together(around)], lambda items: _but_for(of, items))
+    return Marks(of, makeable, savable, [*forced, *_together(around)])
 
 
 def _together(marked: Mapping[str, Sequence[int]]) -> Iterator[tuple[Item, Item]]:
@@ -90,24 +96,6 @@ def _is_chosen(of: ForwardBlock, tensor: int) -> bool:
     return of.is_named(maker) and not of.is_view(maker)
 
 
-def _but_for(of: ForwardBlock, items: Collection[Item]) -> Recompute:
-    """What is needed and not recomputed is kept, moves to several readers for all of them."""
-    kept: dict[str, None] = {}
-    moved: dict[str, bool] = {}
-    for number, node in enumerate(of.nodes):
-        needed = any(("needed", t) in items for t in node.outputs)
-        if number in of.fixed or not of.is_named(number) or of.is_view(number) or not needed:
-            continue
-        stays = ("made", number) not in items
-        if node.role is Role.WORK:
-            if stays:
-                kept[_name(of, node.op)] = None
-            continue
-        for name in _moved_for(of, node):
-            moved[name] = moved.get(name, True) and stays
-    return Recompute(True, tuple(kept), tuple(name for name, stays in moved.items() if stays))
-
-
 def _moved_for(of: ForwardBlock, node: Node) -> Iterator[str]:
     """The operators whose marks decide about `node`: its own, and those that read the same moved tensor."""
     names = {node.op: None}
@@ -117,45 +105,3 @@ def _moved_for(of: ForwardBlock, node: Node) -> Iterator[str]:
         op = of.graph.op_by_name.get(name)
         if op is not None and is_selectable(op):
             yield name_in_block(op)
-
-
-def alone(of: ForwardBlock) -> Marks:
-    """A block of which some operators are recomputed by themselves."""
-    makeable = [n for n in range(len(of.nodes)) if n not in of.fixed and of.is_named(n) and _has_mark(of, n)]
-    views: dict[int, list[int]] = {}
-    for number, node in enumerate(of.nodes):
-        if of.is_view(number):
-            views.setdefault(of.root(node.outputs[0]), []).append(number)
-    savable = [
-        t
-        for number in makeable
-        if not of.is_view(number)
-        for t in of.nodes[number].outputs
-        if all(view in makeable for view in views.get(t, ()))
-    ]
-    further: list[tuple[Item, Item]] = [
-        (("needed", t), ("needed", root))
-        for root, numbers in views.items()
-        for number in numbers
-        for t in of.nodes[number].outputs
-    ]
-    around: dict[str, list[int]] = {}
-    for number in makeable:
-        around.setdefault(of.nodes[number].op, []).append(number)
-    further += _together(around)
-    return Marks(of, makeable, savable, further, lambda items: _alone(of, items), views)
-
-
-def _has_mark(of: ForwardBlock, number: int) -> bool:
-    """Whether node `number` is what its operator's mark is about."""
-    node = of.nodes[number]
-    return node.role is Role.WORK or of.graph.op_by_name[node.op].type == "Reshape"
-
-
-def _alone(of: ForwardBlock, items: Collection[Item]) -> Recompute:
-    made = dict.fromkeys(_name(of, node.op) for number, node in enumerate(of.nodes) if ("made", number) in items)
-    return Recompute(only=tuple(made))
-
-
-def _name(of: ForwardBlock, op: str) -> str:
-    return name_in_block(of.graph.op_by_name[op])

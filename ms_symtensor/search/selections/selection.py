@@ -8,15 +8,12 @@ For a price λ of a byte every tensor of the block that the backward pass needs 
 over the nodes v (seconds c) and tensors t (bytes b) of the forward program. Every constraint says that one choice implies
 another, so this is a closure of least weight, solved exactly by a minimum cut (`closure`). The corners of the lower hull of
 the front are found by solving at the slope between two known ones, until no new one is found (Eisner and Severance 1976)
-or those on both sides are close (FINEST).
-
-MindSpore can be told so in two ways, each of which has choices of its own (`marks`); the front is the lower hull of both.
+or those on both sides are close (FINEST). `marks`: what MindSpore can be told of it.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain
 
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.program.meanings import Meanings
@@ -24,7 +21,7 @@ from ms_symtensor.program.program import Program
 from ms_symtensor.program.settings import Recompute, StagePlan
 from ms_symtensor.search.selections.closure import PICOSECONDS, Closures
 from ms_symtensor.search.selections.forward_block import ForwardBlock, forward_block
-from ms_symtensor.search.selections.marks import Item, Marks, alone, but_for
+from ms_symtensor.search.selections.marks import Item, Marks, marks
 from ms_symtensor.tensor.graph import Graph
 
 FINEST = 0.01
@@ -67,10 +64,9 @@ def front(
         return None
     of = forward_block(graph, plan, program, block, cluster, known)
     nothing = Selected(None, 0.0, sum(of.size_B[t] for t in {of.root(t) for t in of.wanted}))
-    every = [Choices(of, marks(of)) for marks in (but_for, alone)]
-    corners = chain.from_iterable(one.selected(one.corners) for one in every)
-    falling = sorted(corners, key=lambda point: (-point.kept_B, point.recompute_s))
-    single = (choice for one in every for choice in one.selected(one.singly())) if singly else ()
+    choices = Choices(of, marks(of))
+    falling = sorted(choices.selected(choices.corners), key=lambda point: (-point.kept_B, point.recompute_s))
+    single = choices.selected(choices.singly()) if singly else ()
     return Front(tuple(hull([nothing, *falling])), tuple(single))
 
 
@@ -146,9 +142,7 @@ class Choices:
     def _choice(self, items: set[Item]) -> Choice:
         """The choice of `items`, and of what these save."""
         saved: set[Item] = {
-            ("saved", t)
-            for t in self.marks.savable
-            if ("needed", t) in items and all(other in items for other in self.marks.saved_with[t])
+            ("saved", t) for t in self.marks.savable if ("needed", t) in items and ("made", self.of.maker[t]) in items
         }
         items |= saved
         recomputation = sum(self.of.cost[number] for kind, number in items if kind == "made")

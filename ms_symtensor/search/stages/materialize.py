@@ -8,7 +8,6 @@ until all stages fit. The answer is the best of these; its gap is the distance t
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations, pairwise
 
 from ms_symtensor.errors import InvalidStrategyError
 from ms_symtensor.ops.placement import OpStrategy
@@ -40,9 +39,6 @@ times as many are looked at if some do not fit."""
 MISPRICED = 0.01
 """Shapes that take so much longer than they promise, as by the costs of their own mesh, are not counted among them; all their
 layouts are tried (empirical)."""
-
-FEW_DIVISIONS = 20
-"""So many ways to divide blocks are all tried where memory is short (empirical: a network of few blocks has no more)."""
 
 ROUNDS = 6
 """So often the blocks of a shape are divided at most, each time with what the last division's true peaks leave for them."""
@@ -90,7 +86,8 @@ def made_feasible(
             return with_memory(found, row, strategies, memory_B)
         known = zip(beyond_B, found.stages, memory_B, strict=True)
         beyond_B = [max(more, sum(one.values()) - stage.peak_B) for more, stage, one in known]
-    return _with_fewest_feasible(network, row, limit_B, rules)
+    smallest = smallest_of(network, row, limit_B, rules)
+    return smallest if smallest is not None and smallest.estimate.peak_memory_B <= limit_B else None
 
 
 Fit = Callable[[Network, Candidate, float, Mapping[str, Rule] | None], MaterializedPlan | None]
@@ -225,37 +222,18 @@ def _on_own_mesh(
     return row
 
 
-def _with_fewest_feasible(
-    network: Network, row: Candidate, limit_B: float, rules: Mapping[str, Rule] | None
-) -> MaterializedPlan | None:
-    """`row` with as few recomputed blocks on every stage as fit, on the division that is best where memory is free; on any, where
-    there are few. None if none fits, or if it is pinned how many are recomputed.
-    """
-    found = smallest_of(network, row, limit_B, rules)
-    return found if found is not None and found.estimate.peak_memory_B <= limit_B else None
-
-
 def smallest_of(
     network: Network, row: Candidate, limit_B: float, rules: Mapping[str, Rule] | None
 ) -> MaterializedPlan | None:
-    """The fastest of these that fit; if none does, the smallest one."""
-    blocks, stages = sum(network.depths[1:-1]), row.shape.stages
+    """`row` with as few recomputed blocks on every stage as fit, all where even those do not, on the division that is best where
+    memory is free. None if it is pinned how many are recomputed.
+    """
+    blocks = sum(network.depths[1:-1])
     free = divided(row, chain_of(row, network.depths), math.inf)
     if free is None or row.problem.limits.recomputed(blocks) != (0, blocks):
         return None
-    layers = [tuple(stage.blocks for stage in free.stages)]
-    if blocks and math.comb(blocks - 1, stages - 1) <= FEW_DIVISIONS:
-        cuts = combinations(range(1, blocks), stages - 1)
-        every = [tuple(b - a for a, b in pairwise((0, *cut, blocks))) for cut in cuts]
-        layers = [held for held in every if min(held) >= row.shape.interleave]
-
-    def fewest(held: tuple[int, ...]) -> MaterializedPlan:
-        return with_fewest(lambda recomputation: as_given(network, row, held, recomputation, rules), held, limit_B)
-
-    def order(one: MaterializedPlan) -> tuple[float, float]:
-        return max(limit_B, one.estimate.peak_memory_B), one.estimate.step_time_s
-
-    return min(map(fewest, layers), key=order, default=None)
+    held = tuple(stage.blocks for stage in free.stages)
+    return with_fewest(lambda recomputation: as_given(network, row, held, recomputation, rules), held, limit_B)
 
 
 def with_fewest(

@@ -123,24 +123,6 @@ def test_no_random_selection_lies_below_the_front(network):
             assert recompute_s - price * saved_B >= best - 0.01 * abs(best)
 
 
-def test_no_operators_alone_lie_below_the_front(network):
-    every = [level[0] for level in levels(PeakMemory(*network.of), CLUSTER).every]
-    rng = random.Random(1)
-    for _ in range(8):
-        share = rng.choice((0.1, 0.3, 0.6))
-        way = Recompute(only=tuple(n for n in network.names if rng.random() < share) or network.names[:1])
-        recompute_s, saved_B = network.recompute_s(way), network.plain_B - network.kept_B(way)
-        for one, other in pairwise(every):
-            price = price_of_byte(one, other)
-            best = one.recompute_s - price * (every[0].kept_B - one.kept_B)
-            assert recompute_s - price * saved_B >= best - 0.01 * abs(best)
-
-
-def test_some_corners_recompute_operators_alone():
-    every = [level[0].recompute for level in levels(PeakMemory(*_Network(*CASES[0]).of), CLUSTER).every]
-    assert any(way is not None and way.only for way in every) and any(way is not None and way.kept for way in every)
-
-
 def test_the_first_blocks_save_more():
     of = _Network(*CASES[0])
     every = levels(PeakMemory(*of.of), CLUSTER).every

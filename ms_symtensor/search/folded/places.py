@@ -8,7 +8,6 @@ never less than nothing, and any run of places costs the sum.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate, pairwise
 
 from ms_symtensor.search.folded.folding import Fold
 from ms_symtensor.tensor.graph import Graph, Op
@@ -74,12 +73,6 @@ def occurrences(depths: Sequence[int]) -> tuple[int, ...]:
     """
     blocks = (n for depth in depths[1:-1] for n in ((1, depth - 2, 1) if depth > 1 else (1, 0, 0)))
     return (depths[0], *blocks, depths[-1])
-
-
-def first_blocks(held: Sequence[int], count: int) -> list[int]:
-    """How often every place lies in the first `count` blocks of a run, or network, that has each so often as `held` says."""
-    ends = [min(count, n) for n in accumulate(held[1:-1], initial=0)]
-    return [0, *(b - a for a, b in pairwise(ends)), 0]
 
 
 def places(graph: Graph, folded: Fold, depths: tuple[int, ...] | None = None) -> Places:

@@ -34,7 +34,7 @@ from ms_symtensor.program.settings import Recompute, Settings, StagePlan
 from ms_symtensor.search.constraints.limits import FREE, Limits
 from ms_symtensor.search.folded.folding import Fold, fold
 from ms_symtensor.search.folded.memory import ShortGraphs, short_graphs
-from ms_symtensor.search.folded.places import Places, first_blocks, places
+from ms_symtensor.search.folded.places import Places, places
 from ms_symtensor.search.space.family import Family
 from ms_symtensor.search.tables.elimination import Factor, Minimum, elimination_order
 from ms_symtensor.search.tables.parameters import ParameterUse, counted, parameter_uses, tied
@@ -127,18 +127,6 @@ class Problem:
         found: Array = sum(sizes, start=0.0 * grown(0))  # blocks side by side send nothing
         return found
 
-    def repeated(self, recomputed: int) -> tuple[int, ...]:
-        """How often every place is recomputed where the first `recomputed` blocks are: behind them, what is moved there from
-        the last one.
-        """
-        found = first_blocks(self.places.occurrences, recomputed)
-        found[-1] = int(0 < recomputed == len(self.blocks))
-        return tuple(found)
-
-    def strategies(self, choice: Sequence[int]) -> dict[str, OpStrategy]:
-        """The operators' strategies where every variable has this one of its candidates."""
-        return {name: self.known.items[number].strategies[choice[number]] for name, number in self.known.index.items()}
-
     @property
     def sizes(self) -> tuple[int, ...]:
         return tuple(len(v.strategies) for v in self.known.items)
@@ -148,13 +136,13 @@ class Problem:
         found = self.ties.minimise((*self.sizes, *self.known.grid_nums), tables, self.order)
         return replace(found, assignment=found.assignment[:, : len(self.known.items)])
 
-    def on_one_grid(self, which: Numbers | None = None) -> list[Factor]:
-        """Tables of the members `which` (default: all) that are infinite where operators have no grid together, over these and
+    def on_one_grid(self, which: Numbers) -> list[Factor]:
+        """Tables of the members `which` that are infinite where operators have no grid together, over these and
         the grid.
         """
         last = len(self.known.items)
         apart = {number: np.where(alike, 0.0, np.inf) for number, alike in self.known.together.items()}
-        return [Factor((number, last), table if which is None else table[which]) for number, table in apart.items()]
+        return [Factor((number, last), table[which]) for number, table in apart.items()]
 
     @property
     def candidates(self) -> int:

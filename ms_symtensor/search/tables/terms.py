@@ -136,10 +136,6 @@ class Weights:
     saved_B: Array
     at_rest_B: Array
 
-    def of(self, which: NDArray[np.intp]) -> "Weights":
-        """Those of some members."""
-        return Weights(*(getattr(self, field.name)[:, which] for field in fields(self)))
-
     @property
     def in_no_time(self) -> "Weights":
         """As if everything were recomputed that blocks keep, and that took no time."""
@@ -151,12 +147,6 @@ class Weights:
     def beside(every: Sequence["Weights"]) -> "Weights":
         """All of `every`, one after the other."""
         return Weights(*(np.concatenate([getattr(w, f.name) for w in every], axis=1) for f in fields(Weights)))
-
-    @staticmethod
-    def plain(occurrences: tuple[int, ...]) -> "Weights":
-        """Of one micro-batch on one stage: every place as often as it is there."""
-        column = np.array(occurrences, dtype=float)[:, None]
-        return Weights(column, column, column, column, column, column)
 
 
 def is_nothing(table: Array) -> bool:

@@ -17,8 +17,7 @@ from ms_symtensor.search.folded.memory import PeakMemory
 from ms_symtensor.search.space.settings import settings_of
 from ms_symtensor.search.tables.elimination import minimise
 from ms_symtensor.search.tables.parameters import parameter_terms
-from ms_symtensor.search.tables.tables import factors
-from tests.search.problems import problem
+from tests.search.problems import factors, problem
 from tests.strategy.plans import small_graph
 
 A2 = load("atlas_800t_a2")

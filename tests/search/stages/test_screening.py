@@ -20,8 +20,8 @@ from ms_symtensor.search.stages.screening import SHORT, screen
 from ms_symtensor.search.tables.elimination import minimise
 from ms_symtensor.search.tables.parameters import parameter_terms
 from ms_symtensor.search.tables.problem import problem_of
-from ms_symtensor.search.tables.tables import Tables, factors
-from tests.search.problems import problem
+from ms_symtensor.search.tables.tables import Tables
+from tests.search.problems import factors, problem
 
 A2 = load("atlas_800t_a2")
 GIB = 1024**3

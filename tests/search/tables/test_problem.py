@@ -17,10 +17,9 @@ from ms_symtensor.search.space.domain import meshes
 from ms_symtensor.search.space.settings import settings_of
 from ms_symtensor.search.tables.elimination import minimise
 from ms_symtensor.search.tables.parameters import parameter_terms
-from ms_symtensor.search.tables.tables import factors, totals
 from ms_symtensor.search.tables.tensor_terms import JOINT_READERS
 from ms_symtensor.tensor.graph import OpOutput
-from tests.search.problems import problem
+from tests.search.problems import factors, problem, totals
 from tests.strategy.plans import small_graph
 
 A2 = load("atlas_800t_a2")
@@ -47,7 +46,7 @@ def compared(graph, device_num, draw, count, recompute=False, choices=choices, c
                 blocks = dict.fromkeys(of.blocks if share else (), Recompute())
                 named = {name: of.known.items[v].strategies[choice[v]] for name, v in of.known.index.items()}
                 plan = StagePlan(named, replace(settings, recompute=blocks))
-                modelled_s, kept_B = totals(of, terms, choice).recomputing(of.repeated(len(blocks)))
+                modelled_s, kept_B = totals(of, terms, choice, bool(blocks))
                 try:
                     program = partition(graph, plan)
                 except InvalidStrategyError:
@@ -164,7 +163,7 @@ def test_planned_networks_of_the_zoo_cost_what_the_tables_say(model):
                     plan = StagePlan(named, replace(settings, recompute=blocks))
                     program = partition(graph, plan)
                     cost = price(graph, plan, program, A2)
-                    modelled_s, kept_B = totals(of, terms, choice).recomputing(of.repeated(len(blocks)))
+                    modelled_s, kept_B = totals(of, terms, choice, bool(blocks))
                     sliced = slices_again(program)
                     near = 0.02 if many else 0.01 if sliced or is_exception(graph, program) else 1e-9
                     assert modelled_s == pytest.approx(cost.step_time_s, rel=near)

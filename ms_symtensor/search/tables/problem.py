@@ -6,11 +6,10 @@
     M(x) = Σ_p W_p(x) + Σ_t n_t [ (1 - r) K_t(x) + r R_t(x) ]
 
 over classes of operators v (own work and partial sums, forward F and backward B), parameters p (synchronisation, update,
-memory W) and tensors t between operators (moves F and B, bytes kept for gradients: K without, R with recomputation).
+memory W) and tensors t between operators (moves F and B, bytes alive at the `turn`: K without, R with recomputation).
 r is the fraction of the repeated blocks that is recomputed; ρ tells whether something is recomputed there. T is exactly
 what `cost.step` charges for the partitioned program, but for gradients that meet after different moves; M is what is alive
-at the end of the forward pass, so that it never exceeds the true peak. Tables hold the costs on every member of a family of
-meshes (`family`).
+at one moment, so that it never exceeds the true peak. Tables hold the costs on every member of a family of meshes (`family`).
 """
 
 from collections import Counter
@@ -44,6 +43,7 @@ from ms_symtensor.search.tables.sharing import Ties, ties
 from ms_symtensor.search.tables.tensor_terms import TensorTables, slices_B
 from ms_symtensor.search.tables.tensors import Tensor, is_moved, layouts_at, maker_of, place_of, tensors
 from ms_symtensor.search.tables.terms import Terms, terms
+from ms_symtensor.search.tables.turn import turn
 from ms_symtensor.search.tables.variables import Variables, transparent_s, variables
 from ms_symtensor.tensor.graph import Graph, Op, OpOutput, Source, TensorType
 
@@ -203,11 +203,13 @@ def problem_of(
     uses = list(parameter_uses(graph, known, where))
     between = tensors(graph, known)
     pairs = Pairs(pricer, plain_settings(graph, pricer.family.device_num).enable_alltoall)
-    tables = TensorTables(known, pairs, repeated)
+    fullest = turn(graph, known, between, shorts.blocks, (use.number for _, use in uses))
+    tables = TensorTables(known, pairs, repeated, fullest)
     placed = {tensor: where.counts(occurrences) for tensor, occurrences in between.items()}
     tables.prepare(placed)
     of_tensors = {tensor: tuple(tables.terms(tensor, counts)) for tensor, counts in placed.items()}
     found += chain.from_iterable(of_tensors.values())
+    found += tables.passing(where.behind)
     found += tied(known, [use for _, use in uses])
     alike = ties(known)
     sizes = (*(len(v.strategies) for v in known.items), *known.grid_nums)

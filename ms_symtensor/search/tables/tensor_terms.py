@@ -17,6 +17,7 @@ from ms_symtensor.search.tables.fan_out import FanOut
 from ms_symtensor.search.tables.redistributions import Pairs, distinct, same_layout
 from ms_symtensor.search.tables.tensors import End, Reader, Tensor, layouts_at
 from ms_symtensor.search.tables.terms import Terms, terms
+from ms_symtensor.search.tables.turn import Turn
 from ms_symtensor.search.tables.variables import Variables
 from ms_symtensor.tensor.dtype import size_B
 from ms_symtensor.tensor.layout import Layout
@@ -35,10 +36,12 @@ as long with four times as many).
 class TensorTables:
     """Writes down the tables of tensors between the variables `known`; `recomputation`: those whose work a recomputed block
     repeats.
+
+    Bytes are those that are there at the `turn`.
     """
 
-    def __init__(self, known: Variables, pairs: Pairs, recomputation: frozenset[int]) -> None:
-        self.known, self._pairs, self.recomputation = known, pairs, recomputation
+    def __init__(self, known: Variables, pairs: Pairs, recomputation: frozenset[int], turn: Turn) -> None:
+        self.known, self._pairs, self.recomputation, self._turn = known, pairs, recomputation, turn
         self._ways: dict[tuple, _ReshardPaths] = {}
         self._tables: dict[tuple, Array] = {}
         self._layouts: dict[tuple, tuple[tuple[Layout, ...], NDArray[np.intp]]] = {}
@@ -56,9 +59,10 @@ class TensorTables:
         readers = self.in_order(tensor.readers)
         found = [self._group(tensor, readers[:JOINT_READERS], counts)] if readers else []
         found += [self._joined(tensor, readers[:end], counts) for end in range(JOINT_READERS + 1, len(readers) + 1)]
-        if tensor.maker[0] >= 0 and tensor.maker[1] == "out" and (tensor.maker_keeps or tensor.crosses):
+        keeps = tensor.maker_keeps and self._turn.keeps(tensor.maker)
+        if tensor.maker[0] >= 0 and tensor.maker[1] == "out" and (keeps or tensor.crosses):
             size = slices_B(self.known, layouts_at(self.known, tensor.maker, tensor.shape), tensor.dtype, tensor.power)
-            kept = size if tensor.maker_keeps else None
+            kept = size if keeps else None
             crossing = size if tensor.crosses else None
             inside = self.known.items[tensor.maker[0]].op.block is not None
             recomputed = crossing if inside else kept
@@ -73,7 +77,7 @@ class TensorTables:
         """The table of one tensor and its first readers: what their ways have in common is paid once."""
         numbers, table, paths = self.written(tensor, readers)
         every, recomputed_moves = (True,) * len(readers), self._recomputed_moves(tensor, readers)
-        keeps = tuple(r.kept for r in readers)
+        keeps = tuple(self.keeps(r) for r in readers)
         recomputation = kept = None
         if any(recomputed_moves):
             recomputation = table(
@@ -121,7 +125,7 @@ class TensorTables:
             )
         else:
             each_s = table("joins", every, written=lambda: paths.forward_s(every, last))
-        if readers[-1].kept and not any(r.kept for r in readers[:-1]):
+        if self.keeps(readers[-1]) and not any(map(self.keeps, readers[:-1])):
             alone = (*(replace(r, kept=False) for r in among[:-1]), among[-1])
             kept = table("joins kept", tensor.maker_keeps, written=lambda: self.kept_B(tensor, alone, paths))
         recomputed = None if (tensor.in_block and self.recomputation) or self.in_block(among) else kept
@@ -184,6 +188,18 @@ class TensorTables:
 
         return tuple(numbers), table, paths
 
+    def passing(self, behind: Counts) -> list[Terms]:
+        """The bytes of what is there for the turn alone; `behind`: the counts of an operator behind the blocks."""
+        found = []
+        for one in self._turn.passing:
+            size = slices_B(self.known, layouts_at(self.known, one.end, one.kind.shape), one.kind.dtype, one.power)
+            found.append(terms((one.end[0],), behind, size.shape, kept_B=size, kept_recomputed_B=size))
+        return found
+
+    def keeps(self, reader: Reader) -> bool:
+        """Whether what the reader's gradient reads is there at the turn."""
+        return reader.kept and self._turn.keeps(reader.end)
+
     def _kind(self, end: End) -> tuple[int, str, int]:
         """What decides the layouts at `end`."""
         number, side, position = end
@@ -222,11 +238,11 @@ class TensorTables:
         kept = paths.nothing
         wanted = [self.layouts_at(r.end, tensor.reader_shape)[0] for r in readers]
         for i, reader in enumerate(readers):
-            if reader.kept:
+            if self.keeps(reader):
                 bytes_ = paths.spread(slices_B(self.known, wanted[i], reader.kept_as, tensor.power), i + 1)
                 new = np.ones((), bool)
                 for j in range(i):
-                    if readers[j].kept:
+                    if self.keeps(readers[j]):
                         new = new & ~paths.spread(same_layout(wanted[j], wanted[i]), j + 1, i + 1)
                 if tensor.maker_keeps or tensor.maker[0] < 0:  # the network's inputs are there anyway
                     new = new & paths.spread(paths.pairs[i].redistributions, 0, i + 1)

@@ -1,5 +1,6 @@
 """What a user may name as a model: one of the zoo, a config.json, a saved graph, or a factory in a file."""
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -407,4 +408,4 @@ def _require_size(name: str, option: str, wanted: int | None, found: int) -> Non
 
 def _absolute(place: str) -> str:
     path, _, function = place.rpartition(":")
-    return f"{Path(path).resolve()}:{function}"
+    return f"{os.path.realpath(path)}:{function}"

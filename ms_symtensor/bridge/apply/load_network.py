@@ -20,6 +20,7 @@ from ms_symtensor.streams import notice
 from ms_symtensor.tensor.graph import Graph
 
 _WITHOUT_KERNEL = re.compile(r"^The kernel \w+ unregistered|^Create kernelmod for op \w+ failed")
+_OF_USER = "_symtensor_of_user"  # on the modules that are made here
 Network = tuple[Any, tuple[Any, ...]]
 """A forward cell with its loss, and its inputs, of global shape; they may be without values."""
 
@@ -174,11 +175,12 @@ def _function(path: Path, name: str, place: str) -> Any:
             f"there is no file {path}: give file.py:factory, a function that returns (cell, inputs); of a plan, put the file"
             ' there, or change "source" in plan.json'
         )
-    module_name = path.stem
+    module_name = _module_name(path)
     spec = importlib.util.spec_from_file_location(module_name, path.resolve())
     if spec is None or spec.loader is None:
         raise InputError(f"{path} is not a Python file: give file.py:factory")
     module = importlib.util.module_from_spec(spec)
+    setattr(module, _OF_USER, True)
     folder = str(path.resolve().parent)
     if folder not in sys.path:
         sys.path.insert(0, folder)
@@ -199,6 +201,12 @@ def _function(path: Path, name: str, place: str) -> Any:
     if not callable(function):
         raise InputError(f"{path} has no function {name!r}: {place} must name one that returns (cell, inputs)")
     return function
+
+
+def _module_name(path: Path) -> str:
+    """The name of the user's file, or another one where a library goes by it: `json.py` takes the place of no `json`."""
+    there = sys.modules.get(path.stem)
+    return path.stem if there is None or hasattr(there, _OF_USER) else f"{path.stem}_of_user"
 
 
 def _network(made: Any, place: str) -> Network:

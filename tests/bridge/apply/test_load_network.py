@@ -1,5 +1,7 @@
 """The user's own file is run: whatever it does, its end is told in one line."""
 
+import json
+import sys
 from pathlib import Path
 
 import mindspore as ms
@@ -77,3 +79,18 @@ def test_what_is_no_network_with_its_inputs_is_told_in_a_line(lines, said, tmp_p
     assert main(["plan", f"{tmp_path}/no_network.py:factory", "--device-num", "2", "--out", str(tmp_path / "out")]) == 2
     errors = capsys.readouterr().err
     assert f"returned {said}" in errors and errors.count("\n") == 1
+
+
+def test_a_file_called_as_a_library_takes_not_its_place(tmp_path):
+    (tmp_path / "json.py").write_text("from mindspore import nn\ndef factory():\n    return nn.ReLU(), ()\n")
+    cell, inputs = load_factory(f"{tmp_path}/json.py:factory")
+    assert type(cell).__name__ == "ReLU" and inputs == ()
+    assert sys.modules["json"] is json
+    sys.path.remove(str(tmp_path))
+
+
+def test_a_link_to_itself_is_told_in_a_line(tmp_path, capsys):
+    (tmp_path / "loop.py").symlink_to("loop.py")
+    assert main(["plan", f"{tmp_path}/loop.py:factory", "--device-num", "2", "--out", str(tmp_path / "out")]) == 2
+    errors = capsys.readouterr().err
+    assert "there is no file" in errors and errors.count("\n") == 1

@@ -29,7 +29,8 @@ def why_one_stage(graph: Graph) -> str:
     never sent, and its gradients are wrong. And the first stage looks for the backward pass of its first weight, which
     `1 + weight` has none of; it takes those of all Reshapes of one primitive for it (`_in_line`). A weight that blocks
     of several stages read, or what is made of weights alone for them, is rejected, or sent more than once, whether it trains or
-    not. A scalar is not sent (`why_not_sent`): where one goes from any block to a later one, stages are not laid out around it.
+    not. A scalar is not sent (`why_not_sent`), nor what a Reshape makes ("Reshape op can't be a border"): where one goes from any
+    block to a later one, stages are not laid out around it.
     """
     if why_not := _why_not_sent_between(graph):
         return why_not
@@ -58,6 +59,11 @@ def why_one_stage(graph: Graph) -> str:
         kind = graph.type_of(source)
         if kind is not None and (why_not := why_not_sent(kind)):
             return f"{_called(graph, source)} goes from block to block: {why_not}"
+        if isinstance(source, OpOutput) and graph.op_by_name[source.op].type == "Reshape":
+            return (
+                f"{_called(graph, source)} goes from block to block: MindSpore sends no result of a Reshape from stage to stage;"
+                " reshape where the next block begins"
+            )
     return ""
 
 

@@ -79,11 +79,12 @@ def test_the_first_weight_wants_a_backward_pass():
 def test_reshapes_of_one_primitive_are_not_in_line_behind_the_first_weight():
     shaped = op("Reshape", "Reshape", ParameterRef("table"), Constant((4, 8)))
     inner = op("0/Reshape", "Reshape", OpOutput("Reshape"), Constant((4, 8)), block="blocks.0")
-    last = op("1/Reshape", "Reshape", OpOutput("0/Reshape"), Constant((4, 8)), block="blocks.1")
-    assert "one primitive with Reshape behind it" in why_one_stage(network(shaped, inner, last))
-    assert why_one_stage(network(replace(shaped, cell=("emb",), primitive="reshape"), inner, last)) == ""
+    border = op("0/ReLU", "ReLU", OpOutput("0/Reshape"), block="blocks.0")
+    last = op("1/Reshape", "Reshape", OpOutput("0/ReLU"), Constant((4, 8)), block="blocks.1")
+    assert "one primitive with Reshape behind it" in why_one_stage(network(shaped, inner, border, last))
+    assert why_one_stage(network(replace(shaped, cell=("emb",), primitive="reshape"), inner, border, last)) == ""
     beside = replace(inner, type="ReLU")
-    assert why_one_stage(network(shaped, beside, last)) == ""  # the last block is on another stage
+    assert why_one_stage(network(shaped, beside, border, last)) == ""  # the last block is on another stage
 
 
 def scalar(name, kind, *inputs, block=None):
@@ -102,6 +103,16 @@ def test_a_scalar_does_not_go_from_block_to_block():
     assert why_one_stage(two_blocks(last)) == ""
     kept = op("0/mean", "ReduceMean", OpOutput("0/ReLU"), block="blocks.0")
     assert why_one_stage(two_blocks(kept, op("total", "Add", OpOutput("0/mean"), OpOutput("1/ReLU")))) == ""
+
+
+def test_a_reshape_is_no_border():
+    inside = op("0/flat", "Reshape", OpOutput("0/ReLU"), block="blocks.0")
+    assert why_one_stage(two_blocks(inside)) == ""
+    behind = op("total", "Add", OpOutput("0/flat"), OpOutput("1/ReLU"))
+    assert why_one_stage(two_blocks(inside, behind)) == (
+        "0/flat (Reshape) goes from block to block: MindSpore sends no result of a Reshape from stage to stage; reshape where the"
+        " next block begins"
+    )
 
 
 def test_a_scalar_of_inputs_alone_is_made_on_every_stage():

@@ -3,6 +3,7 @@
 All arrays are one-dimensional with one entry per configuration; times are above 0, lower is better.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -72,13 +73,13 @@ def mean(values: Iterable[float | None]) -> float | None:
     return float(np.mean(known)) if known else None
 
 
-class Times:
+class Times(ABC):
     """What is predicted and what is measured of rows, an array each, and the metrics of these."""
 
     @property
+    @abstractmethod
     def times(self) -> tuple[Numbers, Numbers]:
         """In that order."""
-        raise NotImplementedError
 
     @property
     def mape(self) -> float | None:

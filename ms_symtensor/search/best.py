@@ -68,15 +68,22 @@ def _best(of: Network, request: Request, progress: Callable[[str], None]) -> Pla
     if not why_not and not undivided:
         return found
     remark = f"one stage, the batch as a whole: {undivided}" if undivided else f"one stage: {why_not}"
-    return replace(found, search=replace(found.search, method=f"{found.search.method}; {remark}"))
+    return _remarked(found, remark)
 
 
 def _cases(of: Network, request: Request, progress: Callable[[str], None]) -> Plan:
     """The best plan of all cases of the request's limits."""
     every, remark = remaining(of.graph_at(request.global_batch_size), request)
-    request = replace(request, remark=remark)
+    if remark and (limits := str(request.limits)):
+        request = replace(request, limits=replace(request.limits, asked=f"{limits} ({remark})"))
     progress("step layouts")
-    return best_case(request, every, lambda case, incumbent_s: _searched(of, case, incumbent_s, progress))
+    found = best_case(request, every, lambda case, incumbent_s: _searched(of, case, incumbent_s, progress))
+    return _remarked(found, remark) if remark else found
+
+
+def _remarked(found: Plan, remark: str) -> Plan:
+    """`found`, whose report ends in `remark`."""
+    return replace(found, search=replace(found.search, method=f"{found.search.method}; {remark}"))
 
 
 def _searched(of: Network, request: Request, incumbent_s: float, progress: Callable[[str], None]) -> Searched:

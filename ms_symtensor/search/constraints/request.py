@@ -26,10 +26,9 @@ def free_B(cluster: Cluster) -> int:
 class Request:
     """A plan for `device_num` devices of `cluster`, a step of `global_batch_size` samples, and `limit_B` of a device's memory.
 
-    `remark`: what the network makes of the limits, in words. `is_trial`: it is asked only whether a plan is found, so that no
-    last attempt is worth minutes, nor what is missing. `question`: the limits in the user's words, where `limits` are one case of
-    them. `certified_gap`: how far from the optimum the plan may be, a fraction, by a certificate; None: none is asked for.
-    `runtime`: what the plan's price assumes of the software that runs it.
+    `is_trial`: it is asked only whether a plan is found, so that no last attempt is worth minutes, nor what is missing.
+    `certified_gap`: how far from the optimum the plan may be, a fraction, by a certificate; None: none is asked for. `runtime`:
+    what the plan's price assumes of the software that runs it.
     """
 
     cluster: Cluster
@@ -41,20 +40,13 @@ class Request:
     source: Mapping[str, str] = field(default_factory=dict)
     limits: Limits = field(default_factory=Limits)
     rules: Mapping[str, Rule] | None = None
-    remark: str = ""
     is_trial: bool = False
-    question: str = ""
     certified_gap: float | None = None
     runtime: Runtime = field(default_factory=lambda: load_runtime(DEFAULT_RUNTIME))
-
-    @property
-    def wanted(self) -> str:
-        """The limits, in words."""
-        return self.question or str(self.limits)
 
     @property
     def space(self) -> str:
         """What was asked for, in words."""
         devices = f"{self.device_num} device{'' if self.device_num == 1 else 's'}"
-        remark = f" ({self.remark})" if self.remark else ""
-        return devices + (f" with {self.wanted}{remark}" if self.wanted else "")
+        limits = str(self.limits)
+        return f"{devices} with {limits}" if limits else devices

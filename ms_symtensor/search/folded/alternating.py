@@ -82,8 +82,8 @@ def merged_request(request: Request, together: Graph) -> Request:
     highest = most if most == ALL else bisect_right(ends, most) - 1
     if fewest > highest:
         raise _no_whole_periods(limits, together)
-    bounds = replace(limits, least={**limits.least, "recompute": fewest}, most={**limits.most, "recompute": highest})
-    return replace(request, limits=bounds, question=request.wanted)
+    low, high = {**limits.least, "recompute": fewest}, {**limits.most, "recompute": highest}
+    return replace(request, limits=replace(limits, least=low, most=high, asked=str(limits)))
 
 
 def _no_whole_periods(limits: Limits, together: Graph) -> InputError:

@@ -80,7 +80,9 @@ def best_case(request: Request, every: Sequence[Limits], search: Callable[[Reque
     whys: list[Callable[[], InfeasibleError]] = []
     for limits in every:
         incumbent_s = inf if best is None else best.prediction.step_time_s
-        found = _on_host(request, search(replace(request, limits=limits, question=request.wanted), incumbent_s))
+        found = _on_host(
+            request, search(replace(request, limits=replace(limits, asked=str(request.limits))), incumbent_s)
+        )
         bound_s, candidates = min(bound_s, found.bound_s), candidates + found.candidates
         if found.plan is None:
             whys.append(found.why)
@@ -90,8 +92,6 @@ def best_case(request: Request, every: Sequence[Limits], search: Callable[[Reque
     if best is None:
         raise smallest_obstacle([why() for why in whys]) or InfeasibleError(nothing_fits(request))
     report = replace(best.search, search_time_s=time.perf_counter() - start)
-    if request.remark:
-        report = replace(report, method=f"{report.method}; {request.remark}")
     if len(every) > 1:
         gap = max(0.0, best.prediction.step_time_s / bound_s - 1)
         report = replace(report, candidates=candidates, optimality_gap=gap)

@@ -156,7 +156,7 @@ has.
     symtensor validate vtrain_a100.csv --cluster a100_80g                          # data sheets only
     symtensor validate vtrain_a100.csv --cluster a100_80g --calibrate 8 --seed 0   # fitted to 8 steps of other groups
     symtensor calibrate mine.csv --cluster atlas_800t_a2 --out mine.yaml           # a cluster file from own steps
-    symtensor validate ascend_kernels.csv --cluster atlas_800t_a2                  # single kernels and collectives
+    symtensor validate ascend_kernels.csv                                          # single kernels and collectives
     symtensor validate trtllm_static_batch.csv --cluster h100_80g                  # serving: batches of a whole network
 
 - **MAPE**: mean absolute percentage error. **Spearman**: rank correlation within a group of rows that differ in their

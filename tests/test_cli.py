@@ -503,6 +503,7 @@ def test_mistakes_in_tables(measured: Path, tmp_path: Path, capsys: pytest.Captu
     assert "steps.csv: row 5, column step_ms: 'soon' is not a number" in failure(capsys, "validate", measured, *at)
     assert "cannot read" in failure(capsys, "validate", tmp_path / "none.csv", *at)
     assert "unknown cluster 'moon'" in failure(capsys, "validate", measured, "--cluster", "moon")
+    assert "steps.csv has steps: give --cluster" in failure(capsys, "validate", measured)
 
 
 @pytest.mark.parametrize("pins", [pytest.param((), marks=pytest.mark.matrix), ("--fix", "context_parallel=2")])

@@ -71,12 +71,14 @@ def add_target(command: argparse.ArgumentParser, names: tuple[str, ...], text: s
     )
 
 
-def add_table(command: argparse.ArgumentParser) -> None:
-    """A table of measurements and where they were taken."""
+def add_table(command: argparse.ArgumentParser, names_chips: bool = False) -> None:
+    """A table of measurements and where they were taken; what it `names_chips` of needs no cluster beside it."""
     command.add_argument(
         "table", metavar="DATA.csv", type=path, help="measurements in one of the forms of docs/results/validation.md"
     )
-    command.add_argument("--cluster", required=True, help="a known cluster, or a file: where they were measured")
+    where = "a known cluster, or a file: where they were measured"
+    more = "; times of kernels and collectives: of rows that name no chip" if names_chips else ""
+    command.add_argument("--cluster", required=not names_chips, help=where + more)
 
 
 def add_model(command: argparse.ArgumentParser, number: str | None = None) -> None:

@@ -6,12 +6,15 @@ from ms_symtensor.commands import options
 from ms_symtensor.errors import InputError
 
 TEXT = "compare predicted step times and memory with a table of measured ones"
-EXAMPLES = ("symtensor validate measured.csv --cluster a100_80g --calibrate 8 --seed 0",)
+EXAMPLES = (
+    "symtensor validate measured.csv --cluster a100_80g --calibrate 8 --seed 0",
+    "symtensor validate kernels.csv",
+)
 
 
 def arguments(command: argparse.ArgumentParser) -> None:
     """What the command takes."""
-    options.add_table(command)
+    options.add_table(command, names_chips=True)
     command.add_argument(
         "--calibrate", type=int, metavar="N", help="for each group first fit to N measured steps of others"
     )
@@ -37,7 +40,8 @@ def run(chosen: argparse.Namespace) -> int:
         require_positive("--calibrate", chosen.calibrate)
     if chosen.seed < 0:
         raise InputError(f"--seed is {chosen.seed}: give 0 or more")
-    cluster, timed = warned(load_cluster(chosen.cluster)), read_table(chosen.table)
+    cluster = None if chosen.cluster is None else warned(load_cluster(chosen.cluster))
+    timed = read_table(chosen.table)
     form = form_of(timed, TIMING_FORMS)
     if form is not None:
         if chosen.calibrate is not None and not form.has_models:
@@ -48,6 +52,8 @@ def run(chosen: argparse.Namespace) -> int:
         timings = validate_timings(timed, form, cluster, None if chosen.calibrate is None else others)
         show_found(chosen, timing_json(timings), timing_text(timings))
         return 0
+    if cluster is None:
+        raise InputError(f"{chosen.table.name} has steps: give --cluster, where they were measured")
     found = validate(chosen.table, cluster, calibrate=chosen.calibrate, seed=chosen.seed)
     show_found(chosen, validation_json(found), validation_text(found))
     return 0

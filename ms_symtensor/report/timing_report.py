@@ -31,9 +31,8 @@ def timing_text(found: TimingValidation) -> str:
     """What was left out and why, and the figures by kind."""
     total = found.total
     of_rows = f"{len(total.rows)} times of" if len(total.rows) > found.rows else f"{len(total.rows)} of"
-    paragraphs = [
-        f"{found.name}, each row on the cluster of its chip ({found.cluster} where it names none): {of_rows} {found.rows} rows"
-    ]
+    elsewhere = f" ({found.cluster} where it names none)" if found.cluster else ""
+    paragraphs = [f"{found.name}, each row on the cluster of its chip{elsewhere}: {of_rows} {found.rows} rows"]
     if found.excluded:
         paragraphs.append("Excluded\n" + table([(f"row {e.line}", e.reason) for e in found.excluded]))
     paragraphs.append(table([_line(one) for one in (*found.judged, total)], HEAD, right=range(1, len(HEAD))))

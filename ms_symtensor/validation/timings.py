@@ -20,7 +20,7 @@ from ms_symtensor.cost.kernel import Kernel
 from ms_symtensor.cost.move import message_s
 from ms_symtensor.errors import InputError
 from ms_symtensor.tensor.layout import DeviceGroup
-from ms_symtensor.validation.dataset import Exclusion, Form
+from ms_symtensor.validation.dataset import Exclusion, Form, UnusableRowError
 from ms_symtensor.validation.metrics import Times, mape, mean, top1_regret
 from ms_symtensor.validation.table import Table
 
@@ -124,7 +124,9 @@ class Scored(Times):
 
 @dataclass(frozen=True)
 class TimingValidation:
-    """A whole table: `rows` were read; `judged` by kind, the kinds in the order of the table."""
+    """A whole table: `rows` were read; `judged` by kind, the kinds in the order of the table. `cluster`: of rows that name no
+    chip; "": none was given.
+    """
 
     name: str
     cluster: str
@@ -157,18 +159,25 @@ def form_of(table: Table, forms: tuple[Form, ...]) -> Form | None:
 def validate_timings(
     table: Table,
     form: Form,
-    cluster: Cluster,
+    cluster: Cluster | None,
     calibrated: Callable[[Sequence["Compared"]], Sequence["Compared"]] | None = None,
 ) -> TimingValidation:
-    """The rows of `table`, each on the cluster of its own chip; on `cluster` where it names none. `calibrated` makes other
-    predictions of what is compared (`calibrate_timings`).
+    """The rows of `table`, each on the cluster of its own chip; on `cluster` where it names none. Without a cluster such rows are
+    excluded. `calibrated` makes other predictions of what is compared (`calibrate_timings`).
 
     Errors: InputError for a cell that cannot be read (row and column), or a table without a usable row.
     """
 
     def all_compared(read: Timing | tuple[Timing, ...]) -> list[Compared]:
         timings = read if isinstance(read, tuple) else (read,)
-        return [compared(one, load(one.cluster) if one.cluster else cluster) for one in timings]
+        return [compared(one, cluster_of(one)) for one in timings]
+
+    def cluster_of(one: Timing) -> Cluster:
+        if one.cluster:
+            return load(one.cluster)
+        if cluster is None:
+            raise UnusableRowError("the row names no chip: give --cluster")
+        return cluster
 
     rows, excluded = form.read_table(table, all_compared)
     found = [one for of_row in rows for one in of_row]
@@ -180,7 +189,7 @@ def validate_timings(
     for one in found if calibrated is None else calibrated(found):
         by_kind.setdefault(one.timing.group, []).append(one)
     judged = tuple(Scored(kind, tuple(rows), form.has_choices) for kind, rows in by_kind.items())
-    return TimingValidation(form.name, cluster.name, len(table.rows), judged, excluded)
+    return TimingValidation(form.name, "" if cluster is None else cluster.name, len(table.rows), judged, excluded)
 
 
 def compared(timing: Timing, cluster: Cluster) -> Compared:

@@ -42,6 +42,14 @@ def test_a_kernel_is_priced_by_itself_on_its_own_chip():
     assert judged.kind == "product, 16 bit, 10 GFLOP and more" and judged.mape == pytest.approx(sum(errors) / 3)
 
 
+def test_without_a_cluster_rows_that_name_no_chip_are_excluded():
+    line = {**PRODUCT, "dims": json.dumps(PRODUCT["dims"])}
+    rows = tuple(Row("data.csv", n, {**line, "device": name}) for n, name in enumerate(("910B3", "unknown"), start=2))
+    found = validate_timings(Table("data.csv", tuple(PRODUCT), rows), KERNELS, None)
+    assert [row.cluster for row in found.total.rows] == ["atlas_800t_a2_910b3"]
+    assert [(one.line, one.reason) for one in found.excluded] == [(3, "the row names no chip: give --cluster")]
+
+
 def test_the_launch_is_taken_off_unless_it_is_most_of_the_time():
     small = {"time_us": "60", "floor_us": "50", "dims": {"b": 1, "m": 64, "k": 64, "n": 64}}
     found = validated(

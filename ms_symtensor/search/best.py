@@ -75,7 +75,7 @@ def _cases(of: Network, request: Request, progress: Callable[[str], None]) -> Pl
     """The best plan of all cases of the request's limits."""
     every, remark = remaining(of.graph_at(request.global_batch_size), request)
     if remark and (limits := str(request.limits)):
-        request = replace(request, limits=replace(request.limits, asked=f"{limits} ({remark})"))
+        request = replace(request, limits=replace(request.limits, question=f"{limits} ({remark})"))
     progress("step layouts")
     found = best_case(request, every, lambda case, incumbent_s: _searched(of, case, incumbent_s, progress))
     return _remarked(found, remark) if remark else found

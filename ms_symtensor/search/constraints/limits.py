@@ -53,7 +53,7 @@ class Limits:
 
     A degree means what `search.constraints.summary` reports; a limit of data_parallel, model_parallel or sequence_parallel holds
     for every major product and every norm of the residual stream (`search.constraints.roles`). `operators`: how some
-    operators are cut. `selects`: blocks are recomputed in part, if at all. `asked`: what the user asked for, in words, where
+    operators are cut. `selects`: blocks are recomputed in part, if at all. `question`: what the user asked for, in words, where
     these limits are one case of it.
 
     Errors: InputError for another name, or numbers that leave nothing.
@@ -63,7 +63,7 @@ class Limits:
     most: Mapping[str, int] = field(default_factory=dict)
     operators: tuple[OperatorPin, ...] = ()
     selects: bool = False
-    asked: str = field(default="", compare=False)
+    question: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
         for name, number in (*self.least.items(), *self.most.items()):
@@ -173,8 +173,8 @@ class Limits:
         return tuple(found)
 
     def __str__(self) -> str:
-        if self.asked:
-            return self.asked
+        if self.question:
+            return self.question
         parts = []
         for name in LOWEST:
             least, most = self.least.get(name), self.most.get(name)

@@ -83,7 +83,7 @@ def merged_request(request: Request, together: Graph) -> Request:
     if fewest > highest:
         raise _no_whole_periods(limits, together)
     low, high = {**limits.least, "recompute": fewest}, {**limits.most, "recompute": highest}
-    return replace(request, limits=replace(limits, least=low, most=high, asked=str(limits)))
+    return replace(request, limits=replace(limits, least=low, most=high, question=str(limits)))
 
 
 def _no_whole_periods(limits: Limits, together: Graph) -> InputError:

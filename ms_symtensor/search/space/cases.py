@@ -81,7 +81,7 @@ def best_case(request: Request, every: Sequence[Limits], search: Callable[[Reque
     for limits in every:
         incumbent_s = inf if best is None else best.prediction.step_time_s
         found = _on_host(
-            request, search(replace(request, limits=replace(limits, asked=str(request.limits))), incumbent_s)
+            request, search(replace(request, limits=replace(limits, question=str(request.limits))), incumbent_s)
         )
         bound_s, candidates = min(bound_s, found.bound_s), candidates + found.candidates
         if found.plan is None:

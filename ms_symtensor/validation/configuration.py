@@ -1,19 +1,20 @@
-"""A training configuration as users of Megatron or MindFormers say it: a transformer's dimensions and how it is spread.
+"""A training configuration as users of Megatron or MindFormers say it: a network of the zoo and how it is spread and run.
 
-Data only. It is what published measurements are about, where nobody wrote down a strategy per operator.
+It is what published measurements are about, where nobody wrote down a strategy per operator.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Literal
+from typing import Any, Literal
 
+from model_zoo import config as zoo
 from ms_symtensor.cost.runtime import Stored
-from ms_symtensor.errors import InputError
+from ms_symtensor.errors import ImpossibleError, InputError
 from ms_symtensor.program.settings import OptimizerLevel
-from ms_symtensor.uniform.layout import ALL, Blocks, Selection, on_stage
+from ms_symtensor.uniform.layout import ALL, NO_RECOMPUTATION, Blocks, Recomputation, Selection
+from ms_symtensor.uniform.layout import FULL_RECOMPUTATION as FULL_RECOMPUTATION
+from ms_symtensor.uniform.layout import SELECTIVE_RECOMPUTATION as SELECTIVE_RECOMPUTATION
 
-Norm = Literal["rms_norm", "layer_norm"]
-Position = Literal["rotary", "learned", "alibi"]
 Framework = Literal["megatron", "mindspeed", "mindspore", "nanotron", "fsdp"]
 """Whose habits hold: what an optimizer level shards, what is overlapped, what the allocator keeps for itself.
 
@@ -42,120 +43,81 @@ class AttentionKernel(Enum):
     PLAIN = "plain"  # separate scale, mask, softmax and dropout; scores are kept
 
 
-class Part(Enum):
-    """What a selective recomputation computes again."""
+class Part:
+    """What a selective recomputation computes again, as tables call it."""
 
-    ATTENTION_CORE = Selection.ATTENTION_CORE  # between the projections (Megatron's selective)
-    ACTIVATION_FUNCTION = Selection.ACTIVATION  # of the feed-forward
+    ATTENTION_CORE = Selection.ATTENTION_CORE
+    ACTIVATION_FUNCTION = Selection.ACTIVATION
     NORM = Selection.NORM
-    GATHERS = (
-        Selection.COMMUNICATION
-    )  # of the tokens that tensor ranks hold parts of, where these are kept (tensor_ranks)
+    GATHERS = Selection.COMMUNICATION
 
 
-class ImpossibleError(InputError):
-    """Dimensions or degrees that no device could take: the message names them."""
+def mixture(
+    num_experts: int, top_k: int, intermediate_size: int, shared_experts: int = 0, imbalance: float = 1.0
+) -> zoo.Experts:
+    """Experts of one width, of which every token sees `top_k` and all that are shared.
 
+    `imbalance`: tokens of the fullest device over the mean.
 
-@dataclass(frozen=True)
-class LatentAttention:
-    """Multi-head latent attention (DeepSeek-V2): widths of the low ranks and of the two halves of a head."""
-
-    query_rank: int  # 0: queries are projected directly
-    kv_rank: int
-    rope_head_dim: int
-    nope_head_dim: int
-    value_head_dim: int
-
-
-@dataclass(frozen=True)
-class Experts:
-    """A mixture of experts in place of the feed-forward of all blocks but the first `dense_blocks`."""
-
-    num_experts: int
-    top_k: int
-    intermediate_size: int  # of one expert
-    shared_experts: int = 0  # of the same size, that see every token
-    dense_blocks: int = 0
-    imbalance: float = 1.0  # tokens of the fullest device over the mean
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.top_k <= self.num_experts:
-            raise ImpossibleError(f"top_k {self.top_k} of {self.num_experts} experts")
-
-
-@dataclass(frozen=True)
-class Transformer:
-    """Dimensions of a decoder with its vocabulary; `gated`: the feed-forward has gate, up and down, not two products.
-
-    `geglu`: the gate goes through GELU, for which no framework here has a kernel that is fused with the product behind it.
-    `post_norms`: further norms behind attention and feed-forward; `logit_cap`: tanh keeps the logits as small (Gemma 2).
-    `window`: a query meets so many keys at most, in every `window_period`-th block; 0: all before it.
+    Raises:
+        ImpossibleError: if there are fewer than a token takes.
     """
-
-    hidden_size: int
-    num_layers: int
-    num_heads: int
-    n_kv_heads: int
-    intermediate_size: int  # of the dense feed-forward
-    vocab_size: int
-    head_dim: int = 0  # 0: hidden_size / num_heads
-    gated: bool = True
-    norm: Norm = "rms_norm"
-    position: Position = "rotary"
-    linear_bias: bool = False
-    qkv_bias: bool = False
-    tied_embeddings: bool = False
-    dropout: bool = False  # masks of one byte per element are kept
-    experts: Experts | None = None
-    latent_attention: LatentAttention | None = None
-    mtp_blocks: int = 0  # multi-token prediction: blocks with a head of their own (DeepSeek-V3)
-    geglu: bool = False
-    post_norms: bool = False
-    logit_cap: float = 0.0
-    window: int = 0
-    window_period: int = 1
-
-    def __post_init__(self) -> None:
-        for name in ("hidden_size", "num_layers", "num_heads", "n_kv_heads", "intermediate_size", "vocab_size"):
-            _positive(name, getattr(self, name))
-        if not self.head_dim:
-            object.__setattr__(self, "head_dim", self.hidden_size // self.num_heads)
-        if self.num_heads % self.n_kv_heads:
-            raise ImpossibleError(f"{self.num_heads} heads do not divide by {self.n_kv_heads} key-value heads")
+    if not 1 <= top_k <= num_experts:
+        raise ImpossibleError(f"top_k {top_k} of {num_experts} experts")
+    shared = shared_experts * intermediate_size
+    return zoo.Experts(num_experts, top_k, intermediate_size, shared_size=shared, load_imbalance=imbalance)
 
 
-@dataclass(frozen=True)
-class Recomputation:
-    """What is recomputed in the backward pass.
+def transformer(
+    hidden_size: int,
+    num_layers: int,
+    num_heads: int,
+    n_kv_heads: int,
+    intermediate_size: int,
+    vocab_size: int,
+    windows: tuple[int, int] = (0, 1),
+    **choices: Any,
+) -> zoo.TransformerConfig:
+    """A decoder of these dimensions, LLaMA's but for `choices`, which are fields of the zoo's networks.
 
-    `blocks`: how many blocks as a whole; `parts`: in how many of the others which parts (`in_parts`).
-    `shard_kept`: the kept inputs of recomputed blocks are cut over the tensor-parallel ranks (Megatron's
-    distribute-saved-activations, MindFormers' recompute_slice_activation).
+    `windows`: a query meets so many keys at most, in the first block of so many; 0: all before it.
+
+    Raises:
+        ImpossibleError: for dimensions that do not go together.
     """
+    known: dict[str, Any] = {
+        "norm": "rms_norm", "activation": "swiglu", "position": "rotary", "linear_bias": False, "qkv_bias": False,
+        "tied_embeddings": False,
+    }  # fmt: skip
+    try:
+        found = zoo.TransformerConfig(
+            "of a row",
+            hidden_size,
+            num_layers,
+            num_heads,
+            n_kv_heads,
+            intermediate_size,
+            vocab_size,
+            max_position_embeddings=zoo.DEFAULT_SEQ_LENGTH,
+            norm_epsilon=1e-5,
+            **known | choices,
+        )
+    except InputError as error:
+        raise ImpossibleError(str(error)) from None
+    window, period = windows
+    if window:
+        kinds = tuple(zoo.BlockKind(window=0 if n % period else window) for n in range(num_layers))
+        return replace(found, kinds=kinds)
+    return found
 
-    blocks: Blocks = (0,)
-    parts: tuple[tuple[Part, Blocks], ...] = ()
-    shard_kept: bool = False
 
-    def on_stage(self, stage: int, blocks_of_stage: int) -> int:
-        """How many of the blocks of `stage` are recomputed whole."""
-        return on_stage(self.blocks, stage, blocks_of_stage)
-
-    def part_on_stage(self, part: Part, stage: int, blocks_of_stage: int) -> int:
-        """In how many of the other blocks of `stage` that part is recomputed."""
-        others = blocks_of_stage - self.on_stage(stage, blocks_of_stage)
-        return on_stage(dict(self.parts).get(part, (0,)), stage, others)
+Transformer, Experts = transformer, mixture
+"""What the zoo's classes of a network and of its experts are made with here."""
 
 
-def in_parts(*parts: Part, blocks: Blocks = (ALL,)) -> tuple[tuple[Part, Blocks], ...]:
+def in_parts(*parts: Selection, blocks: Blocks = (ALL,)) -> tuple[tuple[Selection, Blocks], ...]:
     """The same `blocks` for several parts."""
     return tuple((part, blocks) for part in parts)
-
-
-NO_RECOMPUTATION = Recomputation()
-FULL_RECOMPUTATION = Recomputation(blocks=(ALL,))
-SELECTIVE_RECOMPUTATION = Recomputation(parts=in_parts(Part.ATTENTION_CORE))
 
 
 @dataclass(frozen=True)
@@ -165,11 +127,13 @@ class Configuration:
     device_num is the product of data, model (tensor), context and pipeline parallelism. The devices of a stage hold experts as
     expert_model_parallel (tensor ranks that cut one; 0: see `ranks_of_an_expert`) x expert_parallel x copies. `interleave`
     chunks of blocks per stage. `optimizer_weight_shard_size` -1: over all copies. `layers_on_stage` empty: as evenly as they
-    divide, the first stages one more. `head_stage` holds final norm and head; -1: the last. ImpossibleError if something is
-    not positive or does not divide.
+    divide, the first stages one more. `head_stage` holds final norm and head; -1: the last.
+
+    Raises:
+        ImpossibleError: for degrees that do not divide what they cut.
     """
 
-    model: Transformer
+    model: zoo.TransformerConfig
     seq_length: int
     data_parallel: int = 1
     model_parallel: int = 1
@@ -209,33 +173,23 @@ class Configuration:
     compiled: bool = False  # torch.compile or graph kernels: element-wise operators are fused
 
     def __post_init__(self) -> None:
-        for name in ("seq_length", "data_parallel", "model_parallel", "context_parallel", "expert_parallel",
-                     "pipeline_stages", "interleave", "micro_batch_size", "micro_batch_num"):  # fmt: skip
-            _positive(name, getattr(self, name))
-        if self.layers_on_stage:
-            if len(self.layers_on_stage) != self.pipeline_stages or sum(self.layers_on_stage) != self.model.num_layers:
-                raise ImpossibleError(
-                    f"{self.layers_on_stage} does not put {self.model.num_layers} blocks on {self.pipeline_stages} stages"
-                )
-        elif self.pipeline_stages * self.interleave > self.model.num_layers:
-            stages = self.pipeline_stages * self.interleave
-            raise ImpossibleError(f"{self.model.num_layers} blocks are too few for {stages} pipeline stages")
-        if not -1 <= self.head_stage < self.pipeline_stages:
-            raise ImpossibleError(f"head_stage {self.head_stage} of {self.pipeline_stages} pipeline stages")
-        for blocks in (self.recomputation.blocks, *dict(self.recomputation.parts).values()):
-            if len(blocks) not in (1, self.pipeline_stages):
-                raise ImpossibleError(f"recomputation of {len(blocks)} stages, not of {self.pipeline_stages}")
-        if self.model.num_heads % self.model_parallel:
-            raise ImpossibleError(f"{self.model.num_heads} heads do not divide by model_parallel {self.model_parallel}")
-        experts = self.model.experts.num_experts if self.model.experts else 1
-        if experts % self.expert_parallel:
-            raise ImpossibleError(f"{experts} experts do not divide by expert_parallel {self.expert_parallel}")
-        devices, cut = self.device_num // self.pipeline_stages, self.ranks_of_an_expert
-        if self.model.experts and (self.model_parallel % cut or devices % (self.expert_parallel * cut)):
-            raise ImpossibleError(
-                f"expert_parallel {self.expert_parallel} x expert_model_parallel {cut} does not divide the {devices} devices"
-                " of a stage"
-            )
+        m, held, stages = self.model, self.layers_on_stage, self.pipeline_stages
+        chunks, experts = stages * self.interleave, m.experts.number if m.experts else 1
+        devices, cut = self.device_num // stages, self.ranks_of_an_expert
+        faults = {
+            f"{held} does not put {m.num_layers} blocks on {stages} stages": held
+            and (len(held), sum(held)) != (stages, m.num_layers),
+            f"{m.num_layers} blocks are too few for {chunks} pipeline stages": not held and chunks > m.num_layers,
+            f"{m.num_heads} heads do not divide by model_parallel {self.model_parallel}": m.num_heads
+            % self.model_parallel,
+            f"{experts} experts do not divide by expert_parallel {self.expert_parallel}": experts
+            % self.expert_parallel,
+            f"expert_parallel {self.expert_parallel} x expert_model_parallel {cut} does not divide the {devices} devices of a"
+            " stage": m.experts and (self.model_parallel % cut or devices % (self.expert_parallel * cut)),
+        }
+        for message, is_fault in faults.items():
+            if is_fault:
+                raise ImpossibleError(message)
 
     @property
     def device_num(self) -> int:
@@ -258,16 +212,3 @@ class Configuration:
     def tokens(self) -> int:
         """Tokens of one step."""
         return self.global_batch_size * self.seq_length
-
-    @property
-    def stage_layers(self) -> tuple[int, ...]:
-        """Blocks on each stage, multi-token prediction not counted."""
-        if self.layers_on_stage:
-            return self.layers_on_stage
-        each, more = divmod(self.model.num_layers, self.pipeline_stages)
-        return tuple(each + (stage < more) for stage in range(self.pipeline_stages))
-
-
-def _positive(name: str, value: int) -> None:
-    if value < 1:
-        raise ImpossibleError(f"{name} is {value}; it must be at least 1")

@@ -5,7 +5,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ms_symtensor.validation.configuration import Configuration, ImpossibleError
+from ms_symtensor.errors import ImpossibleError
+from ms_symtensor.validation.configuration import Configuration
 from ms_symtensor.validation.table import Row, Table
 
 
@@ -46,6 +47,11 @@ class Case:
     part: str = ""
     device: str = ""
 
+    @property
+    def steps(self) -> tuple[Configuration, ...]:
+        """What has to be priced."""
+        return (self.configuration,)
+
 
 @dataclass(frozen=True)
 class Pair:
@@ -56,6 +62,11 @@ class Pair:
     better: Configuration
     worse: Configuration
     by_memory: bool = False
+
+    @property
+    def steps(self) -> tuple[Configuration, ...]:
+        """What has to be priced."""
+        return self.better, self.worse
 
 
 @dataclass(frozen=True)
@@ -109,6 +120,19 @@ class Dataset:
     cases: tuple[Case, ...]
     pairs: tuple[Pair, ...]
     excluded: tuple[Exclusion, ...]
+
+    def without(self, why_not: Callable[[Case | Pair], str]) -> "Dataset":
+        """Without what `why_not` has a reason for: these rows become exclusions."""
+        rows: tuple[Case | Pair, ...] = (*self.cases, *self.pairs)
+        reasons = {row.line: reason for row in rows if (reason := why_not(row))}
+        excluded = (*self.excluded, *(Exclusion(line, reason) for line, reason in reasons.items()))
+        return Dataset(
+            self.name,
+            self.rows,
+            tuple(case for case in self.cases if case.line not in reasons),
+            tuple(pair for pair in self.pairs if pair.line not in reasons),
+            tuple(sorted(excluded, key=lambda one: one.line)),
+        )
 
     def reasons(self) -> dict[str, int]:
         """How many rows were left out for each reason, the most frequent first."""

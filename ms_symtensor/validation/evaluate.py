@@ -1,7 +1,7 @@
 """Predictions for a dataset, next to what was measured."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +10,7 @@ from ms_symtensor.cluster.load import known_clusters
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.errors import InputError
 from ms_symtensor.validation.configuration import Configuration
-from ms_symtensor.validation.dataset import Case, Dataset, Exclusion, UnusableRowError
+from ms_symtensor.validation.dataset import Case, Dataset, Pair, UnusableRowError
 from ms_symtensor.validation.pricing import Predicted, predict
 
 Numbers = NDArray[np.float64]
@@ -45,12 +45,11 @@ def of_cluster(dataset: Dataset, cluster: Cluster) -> Dataset:
     """Without the cases that were measured on another known cluster: these become exclusions."""
     own = next((name for name in sorted(known_clusters(), key=len, reverse=True) if cluster.name.startswith(name)), "")
 
-    def elsewhere(case: Case) -> bool:
-        return bool(own and case.device) and not own.startswith(case.device)
+    def elsewhere(row: Case | Pair) -> str:
+        device = row.device if isinstance(row, Case) else ""
+        return f"measured on {device}" if own and device and not own.startswith(device) else ""
 
-    moved = tuple(Exclusion(c.line, f"measured on {c.device}") for c in dataset.cases if elsewhere(c))
-    kept = tuple(case for case in dataset.cases if not elsewhere(case))
-    return replace(dataset, cases=kept, excluded=tuple(sorted((*dataset.excluded, *moved), key=lambda e: e.line)))
+    return dataset.without(elsewhere)
 
 
 def outcome(cases: Sequence[Case], cluster: Cluster, predictor: Predictor = predict) -> Outcome:
@@ -73,47 +72,36 @@ def outcome(cases: Sequence[Case], cluster: Cluster, predictor: Predictor = pred
 
 
 def priceable(dataset: Dataset, cluster: Cluster, predictor: Predictor = predict) -> Dataset:
-    """`dataset` without what `cluster`, the zoo or the layouts cannot express: these rows become exclusions, with the reason."""
-    cases, pairs, excluded = [], [], list(dataset.excluded)
-    for case in dataset.cases:
-        if reason := _why_not((case.configuration,), cluster, predictor):
-            excluded.append(Exclusion(case.line, reason))
-        else:
-            cases.append(case)
-    for pair in dataset.pairs:
-        if reason := _why_not((pair.better, pair.worse), cluster, predictor):
-            excluded.append(Exclusion(pair.line, reason))
-        else:
-            pairs.append(pair)
-    every = tuple(sorted(excluded, key=lambda one: one.line))
-    return replace(dataset, cases=tuple(cases), pairs=tuple(pairs), excluded=every)
+    """`dataset` without what `cluster`, the zoo or the layouts cannot express: these rows become exclusions, with the reason.
 
+    Raises:
+        InputError: for a cluster that is smaller than one that was measured.
+    """
 
-def _why_not(configurations: Sequence[Configuration], cluster: Cluster, predictor: Predictor) -> str:
-    """Why one of `configurations` cannot be priced; empty if all can."""
-    for one in configurations:
-        if cluster.max_ranks is not None and one.device_num > cluster.max_ranks:
-            raise InputError(
-                f"cluster {cluster.name} has {cluster.max_ranks} devices, and {one.device_num} were measured: give another one"
-            )
-        try:
-            predictor(one, cluster)
-        except UnusableRowError as reason:
-            return str(reason)
-    return ""
+    def why_not(row: Case | Pair) -> str:
+        for one in row.steps:
+            if cluster.max_ranks is not None and one.device_num > cluster.max_ranks:
+                raise InputError(
+                    f"cluster {cluster.name} has {cluster.max_ranks} devices, and {one.device_num} were measured:"
+                    " give another one"
+                )
+            try:
+                predictor(one, cluster)
+            except UnusableRowError as reason:
+                return str(reason)
+        return ""
+
+    return dataset.without(why_not)
 
 
 def pair_outcome(dataset: Dataset, cluster: Cluster, predictor: Predictor = predict) -> PairOutcome:
     """A pair is right if `better` makes more tokens per second and device or, by memory, fits where `worse` does not."""
     correct = []
     for pair in dataset.pairs:
-        better, worse = (predictor(side, cluster) for side in (pair.better, pair.worse))
-        if pair.by_memory:
-            correct.append(better.fits and not worse.fits)
-            continue
-        speeds = [
+        better, worse = (predictor(side, cluster) for side in pair.steps)
+        fast, slow = (
             side.tokens / side.device_num / one.step_time_s
-            for side, one in ((pair.better, better), (pair.worse, worse))
-        ]
-        correct.append(speeds[0] > speeds[1])
+            for side, one in zip(pair.steps, (better, worse), strict=True)
+        )
+        correct.append(better.fits and not worse.fits if pair.by_memory else fast > slow)
     return PairOutcome(np.array(correct, dtype=bool))

@@ -104,20 +104,12 @@ class Times(ABC):
 
 @dataclass(frozen=True)
 class Fits:
-    """Configurations by whether they were predicted to fit into memory and whether they did; `+` adds the counts."""
+    """Configurations by whether they were predicted to fit into memory and whether they did."""
 
     fit_as_predicted: int = 0
     fail_but_predicted_to_fit: int = 0
     fit_but_predicted_to_fail: int = 0
     fail_as_predicted: int = 0
-
-    def __add__(self, other: "Fits") -> "Fits":
-        return Fits(
-            self.fit_as_predicted + other.fit_as_predicted,
-            self.fail_but_predicted_to_fit + other.fail_but_predicted_to_fit,
-            self.fit_but_predicted_to_fail + other.fit_but_predicted_to_fail,
-            self.fail_as_predicted + other.fail_as_predicted,
-        )
 
     @property
     def some_fail(self) -> bool:

@@ -116,12 +116,3 @@ def test_fits_by_counting(both) -> None:
         assert fits.precision == pytest.approx(np.mean(measured[predicted]))
     if measured.any():
         assert fits.recall == pytest.approx(np.mean(predicted[measured]))
-
-
-@given(answers, answers)
-def test_counts_of_two_groups_add(one, other) -> None:
-    def of(both) -> Fits:
-        predicted, measured = (np.array(side) for side in zip(*both))
-        return told_fits(predicted, measured)
-
-    assert of(one) + of(other) == of(one + other)

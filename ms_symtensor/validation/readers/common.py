@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any, TypeVar
 
-from ms_symtensor.validation.configuration import Configuration, Transformer
+from model_zoo.config import TransformerConfig
+from ms_symtensor.validation.configuration import Configuration
 from ms_symtensor.validation.dataset import Measurement, UnusableRowError
 from ms_symtensor.validation.table import Row
 
@@ -72,7 +73,9 @@ def is_timed(row: Row) -> bool:
     return status == "ok"
 
 
-def configuration(row: Row, model: Transformer, names: Names = NAMES, copies: int = 1, **more: Any) -> Configuration:
+def configuration(
+    row: Row, model: TransformerConfig, names: Names = NAMES, copies: int = 1, **more: Any
+) -> Configuration:
     """The step of a row: its degrees, whose product the devices must be, its sequence and its batch, of which `copies` parts run
     side by side; `more`: what else the configuration has.
     """

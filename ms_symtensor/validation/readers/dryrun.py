@@ -2,24 +2,24 @@
 
 from dataclasses import replace
 
+from model_zoo.config import TransformerConfig
 from ms_symtensor.program.settings import OptimizerLevel
-from ms_symtensor.validation.configuration import Transformer
 from ms_symtensor.validation.dataset import Case, Form, UnusableRowError
 from ms_symtensor.validation.readers.common import Names, configuration, measured
-from ms_symtensor.validation.readers.published import published_model
+from ms_symtensor.validation.readers.published import of_depth, published_model
 from ms_symtensor.validation.table import Row
 
 COLUMNS = ("model", "n_devices", "dp", "tp", "pp", "ep", "micro_batch", "seq_len", "dryrun_peak_MB")
 CAPACITY = 1.5  # capacity_factor of MindFormers' DeepSeek-V3: experts have room for so many times their mean tokens
+SECOND_TOKEN_BLOCKS = 1
 BLOCKS = 61  # huggingface.co/deepseek-ai/DeepSeek-V3, config.json
 
 
-def deepseek_v3(blocks: int = BLOCKS) -> Transformer:
+def deepseek_v3(blocks: int = BLOCKS) -> TransformerConfig:
     """DeepSeek-V3 with its first `blocks` blocks: huggingface.co/deepseek-ai/DeepSeek-V3, config.json."""
     whole = published_model("DeepSeek-V3")
     assert whole.experts is not None
-    experts = replace(whole.experts, imbalance=CAPACITY, dense_blocks=min(whole.experts.dense_blocks, blocks))
-    return replace(whole, num_layers=blocks, experts=experts)
+    return replace(of_depth(whole, blocks), experts=replace(whole.experts, load_imbalance=CAPACITY))
 
 
 def case(row: Row) -> Case:
@@ -34,9 +34,9 @@ def case(row: Row) -> Case:
         raise UnusableRowError(f"the dimensions of {row.text('model')} are not known")
     stages = row.count("pp")
     model = deepseek_v3()
-    each, more = divmod(model.num_layers + model.mtp_blocks, stages)
+    each, more = divmod(model.num_layers + SECOND_TOKEN_BLOCKS, stages)
     layers = [each + (stage == 0 < more or stages - more <= stage < stages - 1) for stage in range(stages)]
-    layers[-1] -= model.mtp_blocks
+    layers[-1] -= SECOND_TOKEN_BLOCKS
     step = configuration(
         row,
         model,

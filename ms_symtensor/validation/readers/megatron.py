@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from model_zoo.config import TransformerConfig
 from ms_symtensor.cost.runtime import Stored
 from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.validation.configuration import (
@@ -17,7 +18,6 @@ from ms_symtensor.validation.configuration import (
     Part,
     Precision,
     Recomputation,
-    Transformer,
     in_parts,
 )
 from ms_symtensor.validation.dataset import UnusableRowError
@@ -61,7 +61,9 @@ def must_be_usable(options: Options, packed: bool = False) -> None:
         raise UnusableRowError("stage=sft: samples of unknown length, unless packed")
 
 
-def configuration(row: Row, options: Options, model: Transformer, names: Names = NAMES, **more: Any) -> Configuration:
+def configuration(
+    row: Row, options: Options, model: TransformerConfig, names: Names = NAMES, **more: Any
+) -> Configuration:
     """What MindSpeed runs under `options`, with the degrees of `row`; the optimizer and sequence parallelism as the options say,
     unless `more` does.
     """
@@ -98,7 +100,6 @@ def configuration(row: Row, options: Options, model: Transformer, names: Names =
 
 def recomputation(options: Options, interleave: int = 1) -> Recomputation:
     """--recompute-*: whole blocks of each virtual stage (or of each stage, with enable-recompute-layers-per-pp-rank)."""
-    shard_kept = "distribute-saved-activations" in options
     if "recompute-activation-function" in options:
         blocks = options.get("recompute-activation-function-num-layers") or str(ALL)
         parts = (Part.ACTIVATION_FUNCTION, *((Part.NORM,) if "recompute-norm" in options else ()))
@@ -108,11 +109,11 @@ def recomputation(options: Options, interleave: int = 1) -> Recomputation:
     method = options.get("recompute-method", "")
     if method == "block" and "recompute-num-layers" in options:
         chunks = 1 if "enable-recompute-layers-per-pp-rank" in options else interleave
-        return Recomputation(blocks=(_number(options["recompute-num-layers"]) * chunks,), shard_kept=shard_kept)
+        return Recomputation(blocks=(_number(options["recompute-num-layers"]) * chunks,))
     if method == "custom" or options.get("checkpoint-policy") == "custom":
         raise UnusableRowError("a custom policy of recomputation")
     if method or "checkpoint-activations" in options or options.get("recompute-granularity") == "full":
-        return Recomputation(blocks=FULL_RECOMPUTATION.blocks, shard_kept=shard_kept)
+        return FULL_RECOMPUTATION
     return NO_RECOMPUTATION
 
 

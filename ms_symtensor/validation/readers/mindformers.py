@@ -17,6 +17,7 @@ from ms_symtensor.validation.configuration import (
     Part,
     Precision,
     Recomputation,
+    Selection,
 )
 from ms_symtensor.validation.dataset import UnusableRowError
 
@@ -44,21 +45,17 @@ def settings_of(*texts: str) -> Settings:
 def recomputation(settings: Settings, stages: int) -> Recomputation:
     """`recompute`, `select_recompute` and `select_comm_recompute`: the first blocks of every stage, as a whole or in parts."""
     blocks = _blocks("recompute", _value(settings, "recompute"), stages)
-    parts: dict[Part, Blocks] = {}
+    parts: dict[Selection, Blocks] = {}
     for key in ("select_recompute", "select_comm_recompute"):
         try:
             found = patterns_of(key, _value(settings, key)).items()
-            named = [(Part.GATHERS if key == "select_comm_recompute" else Part(part_of(one)), n) for one, n in found]
+            named = [(Part.GATHERS if key == "select_comm_recompute" else part_of(one), n) for one, n in found]
         except InputError as error:
             raise UnusableRowError(str(error)) from None
         for part, value in named:
             parts[part] = _more(parts.get(part, (0,)), _blocks(key, value, stages))
     others = {part: _behind(blocks, selected) for part, selected in parts.items()}
-    return Recomputation(
-        blocks,
-        tuple((part, others[part]) for part in Part if any(others.get(part, ()))),
-        shard_kept=settings.get("recompute_slice_activation") == "True",
-    )
+    return Recomputation(blocks, tuple((part, others[part]) for part in Selection if any(others.get(part, ()))))
 
 
 def layers_on_stage(settings: Settings, layers: int, stages: int, interleave: int = 1) -> tuple[int, ...]:

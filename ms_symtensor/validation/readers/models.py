@@ -1,6 +1,9 @@
-"""A transformer from the columns that tables of many models share."""
+"""A network from the columns that tables of many models share."""
 
-from ms_symtensor.validation.configuration import Experts, Transformer
+from typing import Any
+
+from model_zoo.config import TransformerConfig
+from ms_symtensor.validation.configuration import mixture
 from ms_symtensor.validation.dataset import UnusableRowError
 from ms_symtensor.validation.readers.common import must_be_given
 from ms_symtensor.validation.readers.families import Family, family_of, model_like
@@ -10,7 +13,7 @@ from ms_symtensor.validation.table import Row
 DIMENSIONS = ("hidden", "layers", "heads", "ffn", "vocab", "experts", "topk")
 
 
-def transformer_of(row: Row, name: str, kv_column: str = "kv_heads", imbalance: float = 1.0) -> Transformer:
+def transformer_of(row: Row, name: str, kv_column: str = "kv_heads", imbalance: float = 1.0) -> TransformerConfig:
     """The model in `row`, called `name`: its columns where they are filled, its family's facts elsewhere.
 
     An empty kv column means as many as heads. Empty widths are those of the published model of that name, if it is as wide; else
@@ -26,20 +29,19 @@ def transformer_of(row: Row, name: str, kv_column: str = "kv_heads", imbalance: 
     vocabulary = row.optional_count("vocab") or family.vocab_size
     if not vocabulary:
         raise UnusableRowError("the vocabulary is not given")
-    kv_heads, width = (
-        row.optional_count(kv_column) or heads,
-        ffn or default_ffn(hidden, family.facts.get("gated", True)),
-    )
+    kv_heads = row.optional_count(kv_column) or heads
+    width = ffn or default_ffn(hidden, family.facts.get("activation") != "gelu")
     experts = _experts(row, family, published, ffn, imbalance)
-    return model_like(name, hidden, row.count("layers"), heads, kv_heads, width, vocabulary, experts=experts)
+    return model_like(name, hidden, row.count("layers"), heads, kv_heads, width, vocabulary, **experts)
 
 
 def _experts(
-    row: Row, family: Family, published: Transformer | None, ffn: int | None, imbalance: float
-) -> Experts | None:
+    row: Row, family: Family, published: TransformerConfig | None, ffn: int | None, imbalance: float
+) -> dict[str, Any]:
+    """Experts, and how many blocks before them have none, as `transformer` takes them."""
     number = row.optional_count("experts") or 1
     if number == 1:
-        return None
+        return {}
     must_be_given(row, "topk")
     known = published.experts if published else None
     if published and known and ffn not in (published.intermediate_size, known.intermediate_size):
@@ -49,12 +51,12 @@ def _experts(
         raise UnusableRowError("the experts' width is not given")
     beside = row.optional_number("shared_experts") if "shared_experts" in row.cells else None
     if beside is None:
-        beside = known.shared_experts if known else family.shared_experts
-    dense_blocks = min(known.dense_blocks if known else family.dense_blocks, row.count("layers"))
-    return Experts(number, row.count("topk"), width, int(beside), dense_blocks, imbalance)
+        beside = known.shared_size // known.intermediate_size if known else family.shared_experts
+    found = {"experts": mixture(number, row.count("topk"), width, int(beside), imbalance)}
+    return found | ({"dense_layers": published.dense_layers} if published and known else {})
 
 
-def _published(name: str, hidden: int, heads: int) -> Transformer | None:
+def _published(name: str, hidden: int, heads: int) -> TransformerConfig | None:
     """The published model called `name`, unless that has other widths."""
     try:
         found = published_model(name)

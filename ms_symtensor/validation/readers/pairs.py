@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass
 
+from model_zoo.config import TransformerConfig
 from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.validation.configuration import (
     FULL_RECOMPUTATION,
@@ -10,7 +11,6 @@ from ms_symtensor.validation.configuration import (
     Configuration,
     Part,
     Recomputation,
-    Transformer,
     in_parts,
 )
 from ms_symtensor.validation.dataset import Form, Pair, UnusableRowError
@@ -83,10 +83,10 @@ def _spread(words: str, device_num: int | None, comment: str, mindspore: bool) -
 
 
 def _configuration(
-    words: str, spread: _Spread, model: Transformer, seq_length: int, batch: int | None, mindspore: bool
+    words: str, spread: _Spread, model: TransformerConfig, seq_length: int, batch: int | None, mindspore: bool
 ) -> Configuration:
     experts = number_in(words, r"(\d+) experts")
-    if experts and (model.experts is None or model.experts.num_experts != experts):
+    if experts and (model.experts is None or model.experts.number != experts):
         raise UnusableRowError(f"{experts} experts, which the published model has not")
     # Megatron's distributed optimizer, as MindSpeed's scripts have it with copies
     level = number_in(words, r"ZeRO-?(\d)") or int(spread.data > 1 or mindspore)
@@ -113,7 +113,7 @@ def _configuration(
     )
 
 
-def _recomputation(words: str, model: Transformer, stages: int) -> Recomputation:
+def _recomputation(words: str, model: TransformerConfig, stages: int) -> Recomputation:
     """ "partial" and "block" without a number: half of the blocks of each stage."""
     selected = in_parts(Part.ACTIVATION_FUNCTION) if re.search(r"select SiLU", words) else ()
     if "no recompute" in words or "recompute" not in words:

@@ -11,9 +11,7 @@ from ms_symtensor.cluster.load import load
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.errors import InfeasibleError, InputError
 from ms_symtensor.serving.request import Request, Tokens
-from ms_symtensor.validation.configuration import Configuration, Transformer
 from ms_symtensor.validation.dataset import UnusableRowError
-from ms_symtensor.validation.pricing import network_of
 from ms_symtensor.validation.readers.published import published_model
 
 _POSITIONS = 1 << 30
@@ -131,9 +129,10 @@ def _linear(of: TransformerConfig, sizes: tuple[int, int, int], experts: tuple[i
     )  # fmt: skip
 
 
-def dense_network(of: Transformer, name: str) -> TransformerConfig:
+def dense_network(of: TransformerConfig, name: str) -> TransformerConfig:
     """UnusableRowError for a network with experts or latent attention."""
     if of.experts is not None or of.latent_attention is not None:
         raise UnusableRowError("the dimensions of its experts, or of its latent attention, are not known")
-    network = network_of(Configuration(of, 1, padded_vocabulary=False))
-    return replace(network, name=name, max_position_embeddings=_POSITIONS, position="rotary", kinds=())
+    return replace(
+        of, name=name, max_position_embeddings=_POSITIONS, position="rotary", kinds=(), seq_length=1, batch_size=1
+    )

@@ -2,8 +2,9 @@
 
 from dataclasses import replace
 
+from model_zoo.config import TransformerConfig
 from ms_symtensor.program.settings import OptimizerLevel
-from ms_symtensor.validation.configuration import Transformer
+from ms_symtensor.validation.configuration import transformer
 from ms_symtensor.validation.dataset import Case, Form, UnusableRowError
 from ms_symtensor.validation.readers.common import Names, configuration, is_timed, measured, must_be_given
 from ms_symtensor.validation.table import Row
@@ -31,16 +32,16 @@ GROUPED_KV_HEADS = 8  # Llama 3's
 PEAK_FLOPs = 989.5e12  # of an H100 in bfloat16, to which nanotron relates its utilisation
 
 
-def model_of(name: str) -> Transformer:
+def model_of(name: str) -> TransformerConfig:
     """The model called like `llama-like-8B`, with as many key-value heads as heads, as the script has it."""
     size = name.rpartition("-")[2]
     if size not in DIMENSIONS:
         raise UnusableRowError(f"the dimensions of {name} are not published")
     layers, hidden, heads, ffn = DIMENSIONS[size]
-    return Transformer(hidden, layers, heads, heads, ffn, VOCABULARY, tied_embeddings=ffn < LARGEST_TIED_FFN)
+    return transformer(hidden, layers, heads, heads, ffn, VOCABULARY, tied_embeddings=ffn < LARGEST_TIED_FFN)
 
 
-def as_run(model: Transformer, flops_of_token: float, seq_length: int, stages: int) -> Transformer:
+def as_run(model: TransformerConfig, flops_of_token: float, seq_length: int, stages: int) -> TransformerConfig:
     """`model` with as many key-value heads as heads or with Llama 3's eight: whichever has the `flops_of_token` that a row's
     own utilisation and throughput stand for. Runs of 80B without ZeRO have the latter, which makes them 12 % smaller.
     """
@@ -48,7 +49,7 @@ def as_run(model: Transformer, flops_of_token: float, seq_length: int, stages: i
     return min((model, grouped), key=lambda m: abs(counted_flops(m, seq_length, stages) - flops_of_token))
 
 
-def counted_flops(model: Transformer, seq_length: int, stages: int) -> float:
+def counted_flops(model: TransformerConfig, seq_length: int, stages: int) -> float:
     """FLOPs of a token as the source counts them: six per parameter, embeddings included, which stages do not share, and
     twelve per block, hidden width and token of the sequence.
     """
@@ -58,7 +59,7 @@ def counted_flops(model: Transformer, seq_length: int, stages: int) -> float:
     return 6.0 * (blocks + tables) + 12.0 * model.num_layers * model.hidden_size * seq_length
 
 
-def stages_of(model: Transformer, stages: int) -> tuple[tuple[int, ...], int]:
+def stages_of(model: TransformerConfig, stages: int) -> tuple[tuple[int, ...], int]:
     """Blocks on each stage, and the stage with final norm and head, as nanotron puts them.
 
     Modules follow each other with the FLOPs of blocks and head as their cost; behind a module at which the sum passes the

@@ -32,7 +32,7 @@ def case(row: Row) -> Case:
         raise UnusableRowError("the source is inconsistent (column consistent)")
     hidden, heads = row.count("hidden"), row.count("heads")
     # github.com/VIA-Research/vTrain, src/config.py: GPT-2's vocabulary
-    model = model_like("gpt", hidden, row.count("layers"), heads, heads, 4 * hidden, dropout=True)
+    model = model_like("gpt", hidden, row.count("layers"), heads, heads, 4 * hidden)
     one_server = row.count("n_devices") <= DEVICES_OF_A_SERVER
     step = configuration(
         row,

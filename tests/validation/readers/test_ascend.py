@@ -50,7 +50,7 @@ def test_a_row_of_mindformers(read_rows) -> None:
     spread = case.configuration
     assert (spread.framework, spread.optimizer_level) == ("mindspore", OptimizerLevel.LEVEL1)
     assert spread.layers_on_stage == (9, 10, 11, 10)
-    assert spread.recomputation.blocks == (6, 3, 2, 3) and spread.recomputation.shard_kept
+    assert spread.recomputation.blocks == (6, 3, 2, 3)
     assert spread.attention is AttentionKernel.FLASH
 
 
@@ -126,7 +126,7 @@ def test_widths_that_a_row_leaves_out_are_the_published_ones(read_rows) -> None:
     (known,) = read_rows({**MEGATRON, **moe}).cases
     (given,) = read_rows({**MEGATRON, **moe, "moe_ffn": 2560, "shared_experts": 0}).cases
     (first, second) = (case.configuration.model.experts for case in (known, given))
-    assert (first.intermediate_size, first.shared_experts, second.shared_experts) == (2560, 8, 0)
+    assert (first.intermediate_size, first.shared_size, second.shared_size) == (2560, 8 * 2560, 0)
 
 
 def test_tensor_ranks_that_cut_an_expert(read_rows) -> None:

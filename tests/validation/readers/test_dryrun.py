@@ -20,7 +20,7 @@ def test_a_row(read_rows) -> None:
 @pytest.mark.parametrize("stages, layers", [(2, 31), (4, 15), (8, 8), (16, 4), (32, 2)])
 def test_blocks_and_multi_token_prediction_are_spread_evenly(read_rows, stages, layers) -> None:
     (case,) = read_rows({**ROW, "pp": stages, "dp": 1024 // 8 // stages}).cases
-    on_stages, stage = case.configuration.stage_layers, case.measured.stage
+    on_stages, stage = case.configuration.layers_on_stage, case.measured.stage
     assert sum(on_stages) == 61
     assert on_stages[stage] + (stage == stages - 1) == layers  # the last stage has the prediction beside its blocks
 
@@ -29,16 +29,16 @@ def test_deepseek_v3_has_its_671e9_parameters() -> None:
     model = deepseek_v3()
     assert model.experts is not None and model.latent_attention is not None
     expert = 3 * model.hidden_size * model.experts.intermediate_size
-    moe_blocks = model.num_layers - model.experts.dense_blocks
-    experts = moe_blocks * (model.experts.num_experts + model.experts.shared_experts) * expert
-    dense = model.experts.dense_blocks * 3 * model.hidden_size * model.intermediate_size
+    moe_blocks = model.num_layers - model.dense_layers
+    experts = moe_blocks * (model.experts.number + 1) * expert
+    dense = model.dense_layers * 3 * model.hidden_size * model.intermediate_size
     latent = model.latent_attention
-    head = latent.rope_head_dim + latent.nope_head_dim
+    key = model.head_dim - latent.rotary_head_dim  # the part that is not rotated
     attention = (
         model.hidden_size * latent.query_rank
-        + latent.query_rank * model.num_heads * head
-        + model.hidden_size * (latent.kv_rank + latent.rope_head_dim)
-        + latent.kv_rank * model.num_heads * (latent.nope_head_dim + latent.value_head_dim)
+        + latent.query_rank * model.num_heads * model.head_dim
+        + model.hidden_size * (latent.key_value_rank + latent.rotary_head_dim)
+        + latent.key_value_rank * model.num_heads * (key + latent.value_head_dim)
         + model.num_heads * latent.value_head_dim * model.hidden_size
     )
     total = experts + dense + model.num_layers * attention + 2 * model.vocab_size * model.hidden_size

@@ -58,7 +58,8 @@ def test_gemma_2_has_further_norms_and_capped_logits(read_rows) -> None:
     (case,) = read_rows({**ROW, **gemma}).cases
     model = case.configuration.model
     assert (model.vocab_size, model.head_dim) == (256000, 256)
-    assert model.geglu and model.post_norms and model.logit_cap == 30 and model.window_period == 2
+    assert (model.activation, model.branch_norm, model.logit_cap) == ("geglu", "both", 30)
+    assert [kind.window for kind in model.kinds[:4]] == [4096, 0, 4096, 0]
 
 
 def test_a_row_without_time_still_has_its_throughput_or_its_memory(read_rows) -> None:
@@ -77,8 +78,8 @@ def test_experts_and_what_a_name_says(read_rows) -> None:
     (case,) = read_rows({**ROW, **moe}).cases
     model = case.configuration.model
     assert model.experts is not None and model.latent_attention is not None
-    assert (model.experts.num_experts, model.experts.intermediate_size, model.experts.shared_experts) == (160, 1536, 2)
-    assert model.experts.dense_blocks == 1
+    assert (model.experts.number, model.experts.intermediate_size, model.experts.shared_size) == (160, 1536, 3072)
+    assert model.dense_layers == 1
 
 
 def test_reasons(read_rows) -> None:

@@ -9,5 +9,5 @@ def test_its_three_lines_differ_in_nothing_but_their_degrees(data_parallel, mode
     assert spread.device_num == DEVICES
     assert spread.global_batch_size == 512
     assert spread.model.num_layers == BLOCKS
-    assert spread.model.experts is not None and spread.model.experts.dense_blocks == 3
+    assert spread.model.experts is not None and spread.model.dense_layers == 3
     assert spread.sequence_parallel == (model_parallel > 1)

@@ -24,7 +24,11 @@ def test_a_row(read_rows) -> None:
     assert spread.recomputation is NO_RECOMPUTATION
     assert not spread.padded_vocabulary
     assert spread.attention is AttentionKernel.FUSED_SOFTMAX
-    assert (spread.model.intermediate_size, spread.model.gated, spread.model.tied_embeddings) == (4096, False, True)
+    assert (spread.model.intermediate_size, spread.model.activation, spread.model.tied_embeddings) == (
+        4096,
+        "gelu",
+        True,
+    )
 
 
 def test_on_several_servers_blocks_are_recomputed(read_rows) -> None:

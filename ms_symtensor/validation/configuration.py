@@ -52,12 +52,16 @@ class Part:
     GATHERS = Selection.COMMUNICATION
 
 
+ROOM = zoo.Experts.load_imbalance
+"""Tokens of the fullest expert over the mean, where nothing bounds them: what plans of the zoo are priced with."""
+
+
 def mixture(
-    num_experts: int, top_k: int, intermediate_size: int, shared_experts: int = 0, imbalance: float = 1.0
+    num_experts: int, top_k: int, intermediate_size: int, shared_experts: int = 0, imbalance: float = ROOM
 ) -> zoo.Experts:
     """Experts of one width, of which every token sees `top_k` and all that are shared.
 
-    `imbalance`: tokens of the fullest device over the mean.
+    `imbalance`: tokens of the fullest expert over the mean.
 
     Raises:
         ImpossibleError: if there are fewer than a token takes.

@@ -11,6 +11,7 @@ from ms_symtensor.validation.configuration import (
     ALL,
     FULL_RECOMPUTATION,
     NO_RECOMPUTATION,
+    ROOM,
     SELECTIVE_RECOMPUTATION,
     AttentionKernel,
     Configuration,
@@ -185,8 +186,8 @@ def loss(date: str) -> Loss:
 
 
 def imbalance(options: Options) -> float:
-    """--moe-expert-capacity-factor: the share of its tokens that an expert takes at most."""
-    return min(1.0, float(options["moe-expert-capacity-factor"])) if "moe-expert-capacity-factor" in options else 1.0
+    """Tokens of the fullest expert over the mean: ROOM, but no more than --moe-expert-capacity-factor."""
+    return min(ROOM, float(options.get("moe-expert-capacity-factor", ROOM)))
 
 
 def _number(text: str) -> int:

@@ -12,6 +12,7 @@ from ms_symtensor.errors import InputError
 from ms_symtensor.targets.mindformers.reading import is_number, part_of, patterns_of
 from ms_symtensor.validation.configuration import (
     ALL,
+    ROOM,
     AttentionKernel,
     Blocks,
     Part,
@@ -98,10 +99,9 @@ def stored(settings: Settings, model: str) -> Precision:
 
 def capacity(settings: Settings) -> float:
     """`capacity_factor`: what an expert has room for; 1.1 where it is not given (mindformers/modules/transformer/moe.py)."""
-    return float(settings.get("capacity_factor") or CAPACITY)
+    return float(settings.get("capacity_factor") or ROOM)
 
 
-CAPACITY = 1.1
 GIB = 1 << 30
 
 

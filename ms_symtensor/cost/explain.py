@@ -18,7 +18,7 @@ from ms_symtensor.cost.inner import work_inside
 from ms_symtensor.cost.kernel import pass_s
 from ms_symtensor.cost.move import VIEWS, priced_as
 from ms_symtensor.cost.step import HCCL_BUFFER_B, StepCost, price
-from ms_symtensor.cost.terms import PARTS, KnownBytes, PlacedOperator, Term, Values, z
+from ms_symtensor.cost.terms import PARTS, KnownBytes, PlacedOperator, Term, z
 from ms_symtensor.ops.placement import Placement, cuts_of, place
 from ms_symtensor.ops.registry import Rule
 from ms_symtensor.ops.signature import Dims, FixedLayouts, OpView, Signature
@@ -218,16 +218,10 @@ class _Context:
 
     def _node_terms(self, of: PlacedOperator, nodes: list[Node]) -> list[Term]:
         """Collectives and local moves, equal ones together."""
-        found: Counter[tuple[str, str, sympy.Expr, Values]] = Counter()
-        for node in nodes:
-            if node.role is not Role.WORK:
-                found[self._node_term(of, node, nodes)] += 1
-        return [
-            Term(part, label, "s", expression, values, count)
-            for (part, label, expression, values), count in found.items()
-        ]
+        found = Counter(self._node_term(of, node, nodes) for node in nodes if node.role is not Role.WORK)
+        return [replace(term, count=count) for term, count in found.items()]
 
-    def _node_term(self, of: PlacedOperator, node: Node, nodes: list[Node]) -> tuple[str, str, sympy.Expr, Values]:
+    def _node_term(self, of: PlacedOperator, node: Node, nodes: list[Node]) -> Term:
         base = self._base(of, node, nodes)
         inputs, outputs = self.sizes(node.inputs), self.sizes(node.outputs)
         values = of.values(self.cluster, self._shard(node))
@@ -245,16 +239,11 @@ class _Context:
             levels = zip(self.cluster.levels, group_sizes(self.cluster, ranks), strict=True)
             members = tuple((s.group_size(level.name), float(size)) for level, size in levels)
             part = "synchronisation" if node.role is Role.SYNC else "communication"
-            return (
-                part,
-                f"{label} over {len(ranks)} ranks ({formula.algorithm})",
-                expression + s.t_coll,
-                (*values, *members),
-            )
-        if node.kind in VIEWS:
-            return "compute", label, sympy.Integer(0), values
+            label += f" over {len(ranks)} ranks ({formula.algorithm})"
+            return Term(part, label, "s", expression + s.t_coll, (*values, *members))
         traffic = self._in_bytes(base, node, sum(inputs) + sum(outputs))
-        return "compute", label, pass_s(traffic), values
+        expression = sympy.Integer(0) if node.kind in VIEWS else pass_s(traffic)
+        return Term("compute", label, "s", expression, values)
 
     def _shard(self, node: Node) -> int:
         return 1 if node.parameter is None else self.program.parameters[node.parameter].shard

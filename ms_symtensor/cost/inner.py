@@ -49,10 +49,10 @@ def inner_seconds(
             backward += float(cost.backward_s[0]) if products else 0.0
             continue
         read_B, made_B = (sum(builder.tensors[t].size_B for t in tensors) for tensors in (node.inputs, node.outputs))
-        forward += node_cost(cluster, node.kind, node.group, read_B, made_B).time_s
+        forward += node_cost(cluster, node.kind, node.group, read_B, made_B)
         if has_gradient:
             of_gradient = MOVE_GRADIENT.get(node.kind, node.kind)
-            backward += node_cost(cluster, of_gradient, node.group, made_B, read_B).time_s
+            backward += node_cost(cluster, of_gradient, node.group, made_B, read_B)
     return forward, backward
 
 

@@ -1,6 +1,5 @@
 """What one node costs that carries a tensor from one layout to another."""
 
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -18,23 +17,11 @@ SWAP = "MoveTo"
 VIEWS = frozenset({"Reshape", "ExpandDims", "Squeeze", "StopGradient"})
 
 
-@dataclass(frozen=True)
-class MoveCost:
-    """Seconds of communication and of local work (slices, splits, joins) of one direction."""
-
-    communication_s: float
-    local_s: float
-
-    @property
-    def time_s(self) -> float:
-        return self.communication_s + self.local_s
-
-
-def node_cost(cluster: Cluster, kind: str, group: DeviceGroup | None, input_B: float, output_B: float) -> MoveCost:
-    """One node of a redistribution, a partial sum or a gradient's synchronisation."""
+def node_cost(cluster: Cluster, kind: str, group: DeviceGroup | None, input_B: float, output_B: float) -> float:
+    """Seconds of one node of a redistribution, a partial sum or a gradient's synchronisation."""
     if group is not None and kind in COLLECTIVES:
-        return MoveCost(message_s(cluster, kind, group.ranks(), max(input_B, output_B)), 0.0)
-    return MoveCost(0.0, local_time_s(cluster, kind, input_B + output_B))
+        return message_s(cluster, kind, group.ranks(), max(input_B, output_B))
+    return float(local_time_s(cluster, kind, input_B + output_B))
 
 
 def message_s(cluster: Cluster, kind: str, ranks: tuple[int, ...], size_B: float) -> float:

@@ -64,8 +64,7 @@ class OperatorCosts:
 def operator_formulas(op: OpView, sig: Signature, products: int) -> OperatorCosts:
     """Formulas of `op`; `products` is how many of its inputs have a gradient that it computes (0: no backward pass)."""
     degrees = {d: cut_degree(d) for d in sig.mesh}
-    inputs = tuple(_slice_B(t, d, sig, dim_size, degrees) for t, d in zip(op.inputs, sig.inputs, strict=True))
-    outputs = tuple(_slice_B(t, d, sig, dim_size, degrees) for t, d in zip(op.outputs, sig.outputs, strict=False))
+    inputs, outputs = _slices_B(op, sig, dim_size, degrees)
     slices = degrees[sig.rising] if sig.rising else 1
     of = operator_kernels(op, sig, products, {d: dim_size(d) / degrees[d] for d in sig.mesh}, inputs, outputs, slices)
     forward_s, backward_s = (
@@ -229,14 +228,21 @@ def _computed_dims(op: OpView, sig: Signature, position: int) -> frozenset[str] 
     return frozenset(d for d in (*sig.outputs[0][:-2], *sig.inputs[position]) if d is not None)
 
 
-def _slice_B(
-    tensor: TensorType, dims: Dims, sig: Signature, size: Callable[[str], Any], degrees: Mapping[str, Any]
-) -> Any:
-    """Bytes of one device's slice of `tensor`, from the `size` of a dim and the `degrees` of cuts: numbers, arrays or symbols."""
-    sizes = (n if d is None or sig.sizes[d] != n else size(d) for n, d in zip(tensor.shape, dims, strict=True))
-    cuts = [degrees[d] for d in dims if d is not None]
-    whole_B = math.prod(sizes, start=size_B(tensor.dtype))
-    return whole_B / math.prod(cuts) if cuts else whole_B
+def _slices_B(
+    op: OpView, sig: Signature, size: Callable[[str], Any], degrees: Mapping[str, Any]
+) -> tuple[list[Any], list[Any]]:
+    """Bytes of one device's slices of inputs and outputs, from the `size` of a dim and the `degrees` of cuts: numbers, arrays or
+    symbols.
+    """
+
+    def slice_B(tensor: TensorType, dims: Dims) -> Any:
+        sizes = (n if d is None or sig.sizes[d] != n else size(d) for n, d in zip(tensor.shape, dims, strict=True))
+        cuts = [degrees[d] for d in dims if d is not None]
+        whole_B = math.prod(sizes, start=size_B(tensor.dtype))
+        return whole_B / math.prod(cuts) if cuts else whole_B
+
+    inputs, outputs = zip(op.inputs, sig.inputs, strict=True), zip(op.outputs, sig.outputs, strict=False)
+    return [slice_B(*each) for each in inputs], [slice_B(*each) for each in outputs]
 
 
 ATTENTION_BACKWARD = 2.5
@@ -251,10 +257,7 @@ def evaluate(
     """Values of `operator_formulas(op, sig, products)` for every candidate in `cuts` (slices per dim, missing: 1)."""
     degrees = {d: np.array([c.get(d, 1) for c in cuts], dtype=float) for d in sig.mesh}
     local = {d: sig.sizes[d] / degrees[d] for d in sig.mesh}
-    inputs = [_slice_B(t, d, sig, sig.sizes.__getitem__, degrees) for t, d in zip(op.inputs, sig.inputs, strict=True)]
-    outputs = [
-        _slice_B(t, d, sig, sig.sizes.__getitem__, degrees) for t, d in zip(op.outputs, sig.outputs, strict=False)
-    ]
+    inputs, outputs = _slices_B(op, sig, sig.sizes.__getitem__, degrees)
     return work(op, sig, products, local, inputs, outputs, (len(cuts),), cluster)
 
 

@@ -49,12 +49,10 @@ def parameter_cost(
 
     `in_gradient`: the gradient of an operator reads it, so that it is kept or (level 3) gathered again; not so a looked-up table.
     """
-    elements = 1
-    for n in placement.layout.slice_shape:
-        elements *= n
+    elements = math.prod(placement.layout.slice_shape)
 
     def seconds(kind: str, group: DeviceGroup | None, size_B: float) -> float:
-        return node_cost(cluster, kind, group, size_B, 0).time_s
+        return node_cost(cluster, kind, group, size_B, 0)
 
     return price_slice(seconds, placement, placement.shard, elements, settings, used_dtype, in_gradient)
 
@@ -66,7 +64,7 @@ def price_slice(
     elements: Any,
     settings: Settings,
     used_dtype: str,
-    in_gradient: bool = True,
+    in_gradient: bool,
 ) -> ParameterCost:
     """As `parameter_cost`, of a slice of `elements` that `shard` ranks share: numbers, or arrays with one entry per mesh.
 

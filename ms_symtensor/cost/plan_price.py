@@ -174,10 +174,9 @@ def price_plan(
     cluster: Cluster,
     runtime: Runtime,
     known: Meanings | None = None,
-    programs: Programs | None = None,
 ) -> PlanPrice:
     """`priced` of `plan_bill`."""
-    return priced(plan_bill(graph, stages, pipeline, known, programs, runtime.fuses), cluster, runtime)
+    return priced(plan_bill(graph, stages, pipeline, known, fuses=runtime.fuses), cluster, runtime)
 
 
 def _mean_s(stages: Sequence[StageSeconds], micro_batch_num: int) -> dict[str, float]:

@@ -22,14 +22,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
-from types import MappingProxyType
 
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.cost.bill import Bill, Key, Message, Part, Product, Work, Written, bill_of, launches_of, work_s
 from ms_symtensor.cost.move import SWAP, local_time_s
 from ms_symtensor.cost.parameter import kernels_B, parameter_cost, swapped_B
 from ms_symtensor.cost.runtime import DEFAULT, Hiding, Runtime, load
-from ms_symtensor.program.meanings import Meanings, meanings
+from ms_symtensor.program.meanings import meanings
 from ms_symtensor.program.program import ParameterPlacement, Phase
 from ms_symtensor.program.settings import OptimizerLevel, Settings, StagePlan
 from ms_symtensor.program.stage_program import StageProgram
@@ -217,32 +216,12 @@ def update_s(
     return math.fsum(found)
 
 
-def stage_bill(
-    program: StageProgram,
-    plan: StagePlan,
-    known: Meanings | None = None,
-    fuses: frozenset[str] = frozenset(),
-    times: Mapping[str, int] = MappingProxyType({}),
-) -> Bill:
-    """What a rank of `program`, a stage of `plan`, does in one micro-batch and once per step; `fuses`: see `program.fusion`;
-    `times`: how many equal blocks some of the blocks stand for.
-    """
-    found = meanings(program.graph) if known is None else known
-    return bill_of(Written.of(program.graph, plan, program, found, fuses), times)
-
-
-def stage_seconds(
-    program: StageProgram,
-    plan: StagePlan,
-    cluster: Cluster,
-    known: Meanings | None = None,
-    runtime: Runtime | None = None,
-) -> StageSeconds:
-    """What a rank of `program`, a stage of `plan`, spends. Errors: as of `price`."""
-    under = runtime or load(DEFAULT)
+def stage_seconds(program: StageProgram, plan: StagePlan, cluster: Cluster) -> StageSeconds:
+    """What a rank of `program`, a stage of `plan`, spends where nothing is told of the run-time. Errors: as of `price`."""
+    runtime = load(DEFAULT)
     owned = ((one, 1) for one in program.parameters.values())
-    bill, update = stage_bill(program, plan, known, under.fuses), update_s(owned, plan.settings, cluster, under.updates)
-    return seconds_of_bill(bill, update, cluster, under)
+    bill = bill_of(Written.of(program.graph, plan, program, meanings(program.graph), runtime.fuses))
+    return seconds_of_bill(bill, update_s(owned, plan.settings, cluster, runtime.updates), cluster, runtime)
 
 
 def pipelined_step_s(stages: Sequence[StageSeconds], micro_batch_num: int, interleave: int = 1) -> float:

@@ -14,7 +14,6 @@ from ms_symtensor.cost.bill import Bill, Message, Part, Work, Written, bill_of
 from ms_symtensor.cost.flops import model_flops
 from ms_symtensor.cost.plan_price import PlanBill
 from ms_symtensor.cost.stage_memory import stage_memory_B
-from ms_symtensor.cost.stage_time import stage_bill
 from ms_symtensor.cost.step import memory_B
 from ms_symtensor.program.fusion import fused, fused_cells, fused_program
 from ms_symtensor.program.long_runs import EACH, measure
@@ -180,7 +179,7 @@ def _stages(
         program, plan, blocks = programs[number], short.plans[number], short.segments[number]
         times = _times(runs, blocks)
         if (number, runs) not in bills:
-            bills[number, runs] = stage_bill(program, plan, short.known, fuses, times)
+            bills[number, runs] = bill_of(Written.of(program.graph, plan, program, short.known, fuses), times)
         like = [_like(run, named) for run, named in zip(runs, blocks, strict=True)]
         activations_B = one_of[number].peak(stage, pipeline, like).total_B
         block_of = _block_of(program.graph)

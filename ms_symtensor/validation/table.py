@@ -76,14 +76,12 @@ class Row:
             raise self.malformed(column, "is not a date such as 2025-07-31")
         return self.text(column)
 
-    def flag(self, column: str, default: bool = False) -> bool:
-        """1, Y, yes or true against 0, N, no or false; `default` if the cell is empty."""
+    def flag(self, column: str) -> bool:
+        """1, Y, yes or true against 0, N, no or false; no if the cell is empty."""
         word = self.text(column).lower()
-        if not word:
-            return default
         if word in ("1", "1.0", "y", "yes", "true"):
             return True
-        if word in ("0", "0.0", "n", "no", "false"):
+        if word in ("", "0", "0.0", "n", "no", "false"):
             return False
         raise self.malformed(column, "is neither yes nor no")
 

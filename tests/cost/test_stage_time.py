@@ -13,7 +13,7 @@ from ms_symtensor.cost.parameter import kernels_B
 from ms_symtensor.cost.runtime import Hiding, Runtime, Stored, runtime_of
 from ms_symtensor.cost.stage_time import StageSeconds, pipelined_step_s, seconds_of_bill, stage_seconds, update_s
 from ms_symtensor.program.partition import partition
-from ms_symtensor.program.program import Phase, Role
+from ms_symtensor.program.program import COLLECTIVES, Phase, Role
 from ms_symtensor.program.settings import OptimizerLevel, Settings, StagePlan
 from ms_symtensor.program.stage_program import partition_stages
 from ms_symtensor.search.best import best_plan
@@ -145,10 +145,10 @@ def test_the_programs_of_a_plan_take_the_time_that_is_predicted(model, device_nu
     seconds = [stage_seconds(p, stage, A2) for p, stage in zip(programs, plan.stages, strict=True)]
     assert plan.prediction.step_time_s == pytest.approx(pipelined_step_s(seconds, plan.micro_batch_num), rel=1e-9)
     synchronised_s = sum(
-        program.times(node) * node_cost(A2, node.kind, node.group, *traffic_B(program.micro, node)).communication_s
+        program.times(node) * node_cost(A2, node.kind, node.group, *traffic_B(program.micro, node))
         for program in programs
         for node in program.micro.nodes
-        if node.role is Role.SYNC
+        if node.role is Role.SYNC and node.kind in COLLECTIVES
     )
     assert plan.prediction.time_s["synchronisation"] == pytest.approx(synchronised_s / stages, rel=1e-9)
 

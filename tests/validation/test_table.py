@@ -54,7 +54,7 @@ def test_numbers() -> None:
     assert row("1.5e3").number("dp") == 1500
     assert row("0").number("dp") == 0
     assert row("").optional_number("dp") is None
-    assert row("Y").flag("dp") and row("1").flag("dp") and not row("N").flag("dp") and row("").flag("dp", default=True)
+    assert row("Y").flag("dp") and row("1").flag("dp") and not row("N").flag("dp") and not row("").flag("dp")
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """ascend_pairs.csv: which of two configurations was faster, or fitted, on Ascend; the configurations are words."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import replace
 
 from model_zoo.config import TransformerConfig
 from ms_symtensor.program.settings import OptimizerLevel
@@ -39,73 +39,51 @@ def pair(row: Row) -> Pair:
     if row.text("model") == "DeepSeek-V3" and row.text("n_devices") == str(SLIDE_DEVICES):
         better, worse = (slide_configuration(_degree(words, "DP") or 1, _degree(words, "TP") or 1) for words in sides)
         return Pair(row.line, row.text("confidence"), better, worse, by_memory)
+    comment, mindspore = row.text("comment"), row.text("source").startswith(("MS|", "MindFormers"))
     model, seq_length = published_model(row.text("model")), number_in(row.text("seq_len"), r"(\d+)") or SEQ_LENGTH
-    mindspore = row.text("source").startswith(("MS|", "MindFormers"))
-    devices = number_in(row.text("n_devices"), r"(\d+)")
-    first, second = (_spread(words, devices, row.text("comment"), mindspore) for words in sides)
-    batch = first.batch or second.batch
-    if batch is None and not (first.micro_batch_num and second.micro_batch_num):
-        batch = MICRO_BATCHES_OF_A_STAGE * max(s.data * s.micro_batch_size * s.stages for s in (first, second))
+    devices, size = number_in(row.text("n_devices"), r"(\d+)"), number_in(comment, r"\bmbs ?(\d+)") or 1
+    steps = [_of_one_micro_batch(words, model, seq_length, devices, size, mindspore) for words in sides]
+    batches = [number_in(words, r"\bgbs ?(\d+)") or number_in(comment, r"\bgbs ?(\d+)") for words in sides]
+    numbers = [
+        number_in(words, r"\bmb(\d+)") or (1 if mindspore and step.pipeline_stages == 1 else None)
+        for words, step in zip(sides, steps, strict=True)
+    ]
+    batch = batches[0] or batches[1]
+    if batch is None and not all(numbers):
+        batch = MICRO_BATCHES_OF_A_STAGE * max(step.global_batch_size * step.pipeline_stages for step in steps)
     better, worse = (
-        _configuration(words, spread, model, seq_length, spread.batch or batch, mindspore)
-        for words, spread in zip(sides, (first, second), strict=True)
+        replace(step, micro_batch_num=number or max(1, (own or batch or 0) // step.global_batch_size))
+        for step, number, own in zip(steps, numbers, batches, strict=True)
     )
     return Pair(row.line, row.text("confidence"), better, worse, by_memory)
 
 
-@dataclass(frozen=True)
-class _Spread:
-    """Degrees and batch of one side; None where its words do not say."""
-
-    data: int
-    tensor: int
-    context: int
-    stages: int
-    micro_batch_size: int
-    micro_batch_num: int | None
-    batch: int | None
-
-
-def _spread(words: str, device_num: int | None, comment: str, mindspore: bool) -> _Spread:
-    tensor, context, stages = (_degree(words, name) or 1 for name in ("TP", "CP", "PP"))
-    devices = number_in(words, r"\b(\d+)p\b") or device_num
-    inner = tensor * context * stages
-    data = _degree(words, "DP") or (max(1, devices // inner) if devices else _degree(words, "EP") or 1)
-    return _Spread(
-        data,
-        tensor,
-        context,
-        stages,
-        number_in(words, r"\bmbs ?(\d+)") or number_in(comment, r"\bmbs ?(\d+)") or 1,
-        number_in(words, r"\bmb(\d+)") or (1 if mindspore and stages == 1 else None),
-        number_in(words, r"\bgbs ?(\d+)") or number_in(comment, r"\bgbs ?(\d+)"),
-    )
-
-
-def _configuration(
-    words: str, spread: _Spread, model: TransformerConfig, seq_length: int, batch: int | None, mindspore: bool
+def _of_one_micro_batch(
+    words: str, model: TransformerConfig, seq_length: int, device_num: int | None, size: int, mindspore: bool
 ) -> Configuration:
+    """What the words of one side say, with one micro-batch of `size` samples of a copy where they say no other."""
     experts = number_in(words, r"(\d+) experts")
     if experts and (model.experts is None or model.experts.number != experts):
         raise UnusableRowError(f"{experts} experts, which the published model has not")
+    tensor, context, stages = (_degree(words, name) or 1 for name in ("TP", "CP", "PP"))
+    devices, expert_parallel = number_in(words, r"\b(\d+)p\b") or device_num, _degree(words, "EP") or 1
+    data = _degree(words, "DP") or (max(1, devices // (tensor * context * stages)) if devices else expert_parallel)
     # Megatron's distributed optimizer, as MindSpeed's scripts have it with copies
-    level = number_in(words, r"ZeRO-?(\d)") or int(spread.data > 1 or mindspore)
-    samples, expert_parallel = spread.data * spread.micro_batch_size, _degree(words, "EP") or 1
+    level = number_in(words, r"ZeRO-?(\d)") or int(data > 1 or mindspore)
     return Configuration(
         model,
         seq_length,
-        data_parallel=spread.data,
-        model_parallel=spread.tensor,
-        sequence_parallel=spread.tensor > 1,
-        context_parallel=spread.context,
+        data_parallel=data,
+        model_parallel=tensor,
+        sequence_parallel=tensor > 1,
+        context_parallel=context,
         expert_parallel=expert_parallel,
         expert_model_parallel=1 if mindspore and model.latent_attention else 0,
-        pipeline_stages=spread.stages,
+        pipeline_stages=stages,
         interleave=_degree(words, "VPP") or 1,
-        micro_batch_size=spread.micro_batch_size,
-        micro_batch_num=spread.micro_batch_num or max(1, (batch or samples) // samples),
+        micro_batch_size=number_in(words, r"\bmbs ?(\d+)") or size,
         optimizer_level=OptimizerLevel(level),
-        recomputation=_recomputation(words, model, spread.stages),
+        recomputation=_recomputation(words, model, stages),
         framework="mindspore" if mindspore else "mindspeed",
         overlap_gradients=False,
         overlap_weights=not mindspore,

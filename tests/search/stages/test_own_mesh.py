@@ -7,8 +7,8 @@ import pytest
 from model_zoo import dimensions_of
 from model_zoo.builder import build_graph
 from ms_symtensor.cluster.load import load
-from ms_symtensor.cost.bill import Part, work_s
-from ms_symtensor.cost.stage_time import stage_bill
+from ms_symtensor.cost.bill import Part, Written, bill_of, work_s
+from ms_symtensor.program.meanings import meanings
 from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.program.stage_program import partition_stages
 from ms_symtensor.search.folded.depth import unfold
@@ -43,7 +43,10 @@ def test_work_is_that_of_the_partitioned_program(model, mesh, batch, layers):
             half = layers // 2
             plans, pipeline = pipeline_stages(net.graph_at(batch), (half, half), [found, found], settings_of(own), 8)
             programs = partition_stages(net.graph_at(batch), plans, pipeline)
-            bills = [stage_bill(program, plan) for program, plan in zip(programs, plans, strict=True)]
+            bills = [
+                bill_of(Written.of(program.graph, plan, program, meanings(program.graph)))
+                for program, plan in zip(programs, plans, strict=True)
+            ]
             program_s = sum(
                 count * work_s(work, A2)
                 for bill in bills

@@ -9,8 +9,8 @@ strategies (operators of one class alike, on all stages), every sharding of the 
 every number of recomputed blocks, first ones first. On one stage also the whole batch at once. Stages that hold equal parts of a
 network are priced once, several model chunks as one, with what is sent between them.
 
-`plan` must find a step as fast as the fastest, but for shardings of the optimizer that save less than `outer.WORTH`; under
-memory limits between the smallest and the fastest step's peak, one within the gap that it states. `--select`: any operators of
+`plan` must find a step within the gap that it states of the fastest one, also under memory limits between the smallest and the
+fastest step's peak. `--select`: any operators of
 any blocks are recomputed, of two or three blocks on 2 or 4 devices, on one or two stages, always under limits. `--lone`: the
 first block is like no other.
 """
@@ -30,7 +30,6 @@ from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.errors import InfeasibleError
 from ms_symtensor.search.constraints.limits import limits_of
 from ms_symtensor.search.stages.network import network
-from ms_symtensor.search.stages.screening import WORTH
 
 
 def disagreements(case: Case, steps: Sequence[Step], limited: bool, draw: random.Random) -> list[str]:
@@ -57,7 +56,7 @@ def _disagreement(case: Case, best: Step, limit_B: int | None) -> list[str]:
     wrong, above = [], found.prediction.step_time_s / best.time_s - 1
     if limit_B is not None and found.prediction.peak_memory_B > limit_B:
         wrong.append(f"the plan needs {found.prediction.peak_memory_B}")
-    gap = max(WORTH, found.search.optimality_gap)
+    gap = found.search.optimality_gap
     if above > gap + SAME:
         laid = "+".join(str(len(stage.settings.recompute)) for stage in found.stages)
         layers = "+".join(str(sum(map(len, runs))) for runs in found.pipeline.layers) if found.pipeline else "one stage"

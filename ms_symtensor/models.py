@@ -17,9 +17,9 @@ from ms_symtensor.program.loss_parts import factors_of_loss
 from ms_symtensor.program.samples import where_samples_meet
 from ms_symtensor.program.settings import Settings, StagePlan
 from ms_symtensor.search.best import best_plan
+from ms_symtensor.search.constraints.checked import batch_and_sequence
 from ms_symtensor.search.constraints.limits import Limits
 from ms_symtensor.search.constraints.request import Request
-from ms_symtensor.search.constraints.size import batch_and_sequence
 from ms_symtensor.search.fixed_pipeline import fixed_pipeline
 from ms_symtensor.search.folded.alternating import merge_period, merged_request, separated
 from ms_symtensor.search.plan import planned as planned_on_one_stage

@@ -12,8 +12,7 @@ from ms_symtensor.program.meanings import Meanings, meanings
 from ms_symtensor.program.partition import partition
 from ms_symtensor.program.settings import Recompute, StagePlan
 from ms_symtensor.report.text import seconds, size, table
-from ms_symtensor.search.folded.folding import Fold, fold, shorten
-from ms_symtensor.search.folded.memory import few_blocks
+from ms_symtensor.search.folded.folding import Fold, few_blocks, fold, shorten
 from ms_symtensor.strategy.plan import Plan
 from ms_symtensor.tensor.graph import Graph
 

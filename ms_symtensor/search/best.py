@@ -1,25 +1,27 @@
 """The best plan of a network, over pipeline stages, micro-batches, meshes and the operators' layouts."""
 
 import math
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from ms_symtensor.errors import InfeasibleError, InputError
 from ms_symtensor.garbage_collection import no_garbage_collection
 from ms_symtensor.ops.registry import Rule, require_known
-from ms_symtensor.search.certified import with_certificate
-from ms_symtensor.search.closest import least_plan, obstacle_of
-from ms_symtensor.search.constraints.obstacle import does_not_fit, nothing_fits
-from ms_symtensor.search.constraints.request import Request
-from ms_symtensor.search.folded.alternating import merge_period, merged_request, separated, split_period
-from ms_symtensor.search.found import Found, plan_of, searched
+from ms_symtensor.search.certify.certificate import certificate
+from ms_symtensor.search.constraints.limits import SWAP
+from ms_symtensor.search.constraints.obstacle import does_not_fit, nothing_fits, smallest_obstacle
+from ms_symtensor.search.constraints.request import GIB, Request
+from ms_symtensor.search.fastest import estimates_of, fastest_plan
+from ms_symtensor.search.folded.alternating import merged_request, separated, split_period
+from ms_symtensor.search.found import Found, as_priced, plan_of, searched
 from ms_symtensor.search.possible import require_devices, require_possible
-from ms_symtensor.search.priced import as_priced
-from ms_symtensor.search.selective import fit_of, fitted, promised_in_part
-from ms_symtensor.search.smallest import known_of_all
-from ms_symtensor.search.space.cases import Searched, best_case
+from ms_symtensor.search.selections.selected_stages import selecting
+from ms_symtensor.search.smallest import known_of_all, least_plan, obstacle_of, smallest
 from ms_symtensor.search.space.left import remaining, why_none
 from ms_symtensor.search.space.undivided import why_whole
+from ms_symtensor.search.stages.layout_candidates import Candidate
 from ms_symtensor.search.stages.network import Network, network_as_it_is
 from ms_symtensor.strategy.plan import Plan
 from ms_symtensor.tensor.graph import Graph
@@ -40,19 +42,11 @@ def best_plan(of: Network, request: Request, progress: Callable[[str], None] = l
     return plan if request.is_trial else as_priced(plan, separated(together), request)
 
 
-@no_garbage_collection()
 def planned(graph: Graph, request: Request, progress: Callable[[str], None] = lambda _: None) -> Plan:
     """The fastest plan of one stage and one batch that `request` asks for. Errors: as of `search.plan.plan`."""
-    require_operators(graph, request.rules)
-    require_devices(request.cluster, request.device_num)
     if request.global_batch_size < 1:
         raise InputError(f"global_batch_size is {request.global_batch_size}: give a positive number of samples")
-    own, together = request, merge_period(graph)
-    request = merged_request(own, together)
-    require_possible(together, request, whole="it has the batch it was built with")
-    of = network_as_it_is(graph, request.global_batch_size)
-    plan = split_period(_cases(of, request, progress), together, own.limits)
-    return plan if request.is_trial else as_priced(plan, graph, own)
+    return best_plan(network_as_it_is(graph, request.global_batch_size), request, progress)
 
 
 def _best(of: Network, request: Request, progress: Callable[[str], None]) -> Plan:
@@ -60,12 +54,14 @@ def _best(of: Network, request: Request, progress: Callable[[str], None]) -> Pla
     graph = of.graph_at(request.global_batch_size)
     require_operators(graph, request.rules)
     require_devices(request.cluster, request.device_num)
-    require_possible(graph, request, 1 if of.batch is None else request.global_batch_size // of.batch)
+    parts = 1 if of.batch is None else request.global_batch_size // of.batch
+    as_it_is = of.batch == request.global_batch_size
+    require_possible(graph, request, parts, "it has the batch it was built with" if as_it_is else "")
     undivided, why_not = why_whole(graph), of.why_one_stage(request.global_batch_size)
     if undivided:
         of = network_as_it_is(graph, request.global_batch_size)
     found = _cases(of, request, progress)
-    if not why_not and not undivided:
+    if as_it_is or not (why_not or undivided):
         return found
     remark = f"one stage, the batch as a whole: {undivided}" if undivided else f"one stage: {why_not}"
     return _remarked(found, remark)
@@ -73,12 +69,50 @@ def _best(of: Network, request: Request, progress: Callable[[str], None]) -> Pla
 
 def _cases(of: Network, request: Request, progress: Callable[[str], None]) -> Plan:
     """The best plan of all cases of the request's limits."""
+    if True in request.limits.swaps and request.cluster.host is None:
+        raise InputError(
+            f"cluster {request.cluster.name} says nothing of its host, where optimizer states would stay: give it an entry"
+            " host, with bandwidth_Bps and memory_B, as atlas_800t_a2.yaml has it"
+        )
+    start = time.perf_counter()
     every, remark = remaining(of.graph_at(request.global_batch_size), request)
-    if remark and (limits := str(request.limits)):
-        request = replace(request, limits=replace(request.limits, question=f"{limits} ({remark})"))
+    question = str(request.limits)
+    if remark and question:
+        question = f"{question} ({remark})"
     progress("step layouts")
-    found = best_case(request, every, lambda case, incumbent_s: _searched(of, case, incumbent_s, progress))
-    return _remarked(found, remark) if remark else found
+    best: Plan | None = None
+    bound_s, candidates = math.inf, 0
+    whys: list[Callable[[], InfeasibleError]] = []
+    for limits in every:
+        case = replace(request, limits=replace(limits, question=question))
+        found = _searched(of, case, math.inf if best is None else best.prediction.step_time_s, progress)
+        bound_s, candidates = min(bound_s, found.bound_s), candidates + found.screening.candidates
+        plan = None if found.whole is None else plan_of(of, case, found)
+        if plan is None:
+            whys.append(partial(_infeasible, of, case, found))
+        elif why := _why_not_on_host(request, plan):
+            whys.append(partial(InfeasibleError, why))
+        elif best is None or plan.prediction.step_time_s < best.prediction.step_time_s:
+            best = plan
+    if best is None:
+        raise smallest_obstacle([why() for why in whys]) or InfeasibleError(nothing_fits(request))
+    report = replace(best.search, search_time_s=time.perf_counter() - start)
+    if len(every) > 1:
+        gap = max(0.0, best.prediction.step_time_s / bound_s - 1)
+        report = replace(report, candidates=candidates, optimality_gap=gap)
+    best = replace(best, fixed=request.limits.fixed, at_most=request.limits.at_most, search=report)
+    return _remarked(best, remark) if remark else best
+
+
+def _why_not_on_host(request: Request, plan: Plan) -> str:
+    """Why what `plan` keeps on the host does not fit there; empty if it does."""
+    host, needed_B = request.cluster.host, plan.prediction.host_memory_B
+    if host is None or host.memory_B is None or needed_B <= host.memory_B:
+        return ""
+    return (
+        f"the optimizer states of a device need {needed_B / GIB:.1f} GiB of host memory, which has"
+        f" {host.memory_B / GIB:.1f} GiB for each: use more devices, or no {SWAP}"
+    )
 
 
 def _remarked(found: Plan, remark: str) -> Plan:
@@ -86,14 +120,44 @@ def _remarked(found: Plan, remark: str) -> Plan:
     return replace(found, search=replace(found.search, method=f"{found.search.method}; {remark}"))
 
 
-def _searched(of: Network, request: Request, incumbent_s: float, progress: Callable[[str], None]) -> Searched:
-    found = searched(of, request, incumbent_s, fit_of(request), promised_in_part(of, request))
+def _searched(of: Network, request: Request, incumbent_s: float, progress: Callable[[str], None]) -> Found:
+    found = searched(of, request, incumbent_s)
     if found.whole is None and math.isinf(incumbent_s):
-        found = fitted(of, request, found)
-    if request.certified_gap is not None:
-        found = with_certificate(of, request, found, incumbent_s, progress)
-    best = None if found.whole is None else plan_of(of, request, found.whole, found)
-    return Searched(best, found.bound_s, found.candidates, lambda: _infeasible(of, request, found))
+        found = _last_attempt(of, request, found)
+    if request.certified_gap is not None and not math.isinf(min(found.time_s, incumbent_s)):
+        found = _certified(of, request, found, min(found.time_s, incumbent_s), progress)
+    return found
+
+
+def _last_attempt(of: Network, request: Request, found: Found) -> Found:
+    """`found`, which has no plan, with one where a last attempt finds what fits."""
+    least, known = None, known_of_all(found.screening)
+    plan = None if request.limits.names("recompute") else smallest(of, request, known)
+    if plan is None and not request.is_trial:
+        least = least_plan(of, known)
+        plan = least if least is not None and least.estimate.peak_memory_B <= request.limit_B else None
+    in_blocks = plan is not None and not plan.mixes and any(stage.recomputed for stage in plan.estimate.stages)
+    if plan is not None and request.limits.selects and in_blocks:
+        plan = selecting(of, plan.row, request.limit_B)  # none of its blocks as a whole
+    return replace(found, whole=plan, least=least)
+
+
+def _certified(of: Network, request: Request, found: Found, step_s: float, progress: Callable[[str], None]) -> Found:
+    """`found` for the network `of`, certified to the gap of `request`; with a faster plan, where one is met on the way. `step_s`:
+    seconds of the best step that is known.
+    """
+    best, attempted = found.whole, set[tuple]()
+
+    def attempt(rows: Sequence[Candidate], cutoff_s: float) -> float:
+        nonlocal best
+        made = fastest_plan(of, estimates_of(of, rows, request.limit_B), request.limit_B, attempted, cutoff_s)
+        if made is None:
+            return cutoff_s
+        best = made
+        return made.estimate.step_time_s
+
+    known = certificate(found.screening, step_s, request.limit_B, request.certified_gap or 0.0, attempt, progress)
+    return replace(found, whole=best, bounds_s={**found.bounds_s, **known.bounds_s}, certificate=known)
 
 
 def require_operators(graph: Graph, rules: Mapping[str, Rule] | None = None) -> None:
@@ -132,9 +196,7 @@ def _infeasible(of: Network, request: Request, found: Found) -> InfeasibleError:
             f"there is no plan for {request.space}: in none of {len(found.space)} step layouts (stages, micro-batches, mesh) do"
             f" layouts of all operators go together{_odd_groups(request.device_num)}"
         )
-    least = found.least
-    if least is None and found.screening is not None:
-        least = least_plan(of, request, known_of_all(found.screening))
+    least = found.least or least_plan(of, known_of_all(found.screening))
     if least is not None:
-        return does_not_fit(request, obstacle_of(of, request, least))
+        return does_not_fit(request, obstacle_of(of, least))
     return InfeasibleError(f"{nothing_fits(request)}, over {found.step_layouts} step layouts")

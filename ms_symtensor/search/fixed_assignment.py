@@ -10,12 +10,11 @@ from dataclasses import dataclass
 from ms_symtensor.ops.placement import OpStrategy
 from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.search.constraints.request import Request
-from ms_symtensor.search.found import Found, plan_of
-from ms_symtensor.search.priced import as_priced
+from ms_symtensor.search.found import Found, as_priced, plan_of
 from ms_symtensor.search.space.family import Single
 from ms_symtensor.search.space.step_layouts import StepLayout
 from ms_symtensor.search.stages.layout_candidates import fixed_candidate
-from ms_symtensor.search.stages.materialize import MaterializedPlan, as_given, materialized, with_fewest
+from ms_symtensor.search.stages.materialize import MaterializedPlan, as_given, made_feasible, with_fewest
 from ms_symtensor.search.stages.network import Network
 from ms_symtensor.search.tables.problem import problem_of_family
 from ms_symtensor.strategy.plan import Plan
@@ -50,15 +49,15 @@ def price_fixed(network: Network, request: Request, fixed: FixedAssignment) -> P
     row = fixed_candidate(of, fixed.shape, fixed.level)
     found = None
     if fixed.recomputed is None and fixed.layers is None:
-        found = materialized(network, [row], request.limit_B, request.rules)
+        found = made_feasible(network, row, request.limit_B)
     if found is None:
         layers = fixed.layers or even(sum(network.depths[1:-1]), fixed.shape.stages)
 
         def laid(recomputation: Sequence[int]) -> MaterializedPlan:
-            return as_given(network, row, layers, recomputation, request.rules)
+            return as_given(network, row, layers, recomputation)
 
         found = laid(fixed.recomputed) if fixed.recomputed is not None else with_fewest(laid, layers, request.limit_B)
-    plan = plan_of(network, request, found, Found(found, found.estimate.step_time_s, 0))
+    plan = plan_of(network, request, Found(found, bounds_s={fixed.shape: found.estimate.step_time_s}))
     return as_priced(plan, network.graph_at(fixed.shape.batch), request)
 
 

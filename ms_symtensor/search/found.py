@@ -1,22 +1,25 @@
 """From a request to step layouts: which are screened, and the plan that the best of them makes."""
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import cache
 
 import scipy
 
+from ms_symtensor.cost.plan_price import price_plan
+from ms_symtensor.program.meanings import meanings
 from ms_symtensor.program.one_stage import why_no_accumulation
 from ms_symtensor.program.pipeline import dealt, runs_of
 from ms_symtensor.program.settings import Recompute, StagePlan
 from ms_symtensor.search.certify.certificate import Certificate
 from ms_symtensor.search.constraints.request import Request
 from ms_symtensor.search.constraints.summary import degrees
-from ms_symtensor.search.folded.depth import unfold
+from ms_symtensor.search.fastest import REFINED, fastest_plan, promises_of
+from ms_symtensor.search.folded.folding import unfold
 from ms_symtensor.search.folded.mix import WHOLE
 from ms_symtensor.search.plan_for import plan_for
-from ms_symtensor.search.selections.selected import SELECTING
+from ms_symtensor.search.selections.levels import SELECTING
 from ms_symtensor.search.space.step_layouts import (
     StepLayout,
     interleaved,
@@ -27,49 +30,50 @@ from ms_symtensor.search.space.step_layouts import (
 )
 from ms_symtensor.search.space.undivided import why_one_run, why_whole
 from ms_symtensor.search.stages.estimate import Estimate
-from ms_symtensor.search.stages.incumbents import ScreeningResult
-from ms_symtensor.search.stages.materialize import (
-    Fit,
-    MaterializedPlan,
-    Promised,
-    as_estimated,
-    fastest_plan,
-    host_memory_B,
-    made_feasible,
-)
+from ms_symtensor.search.stages.families import Question
+from ms_symtensor.search.stages.incumbents import NOTHING, ScreeningResult
+from ms_symtensor.search.stages.materialize import MaterializedPlan, host_memory_B
 from ms_symtensor.search.stages.network import Network
-from ms_symtensor.search.stages.question import Question
+from ms_symtensor.search.stages.screening import screen
 from ms_symtensor.strategy.considered import Considered
 from ms_symtensor.strategy.plan import Plan, Prediction, SearchReport
 from ms_symtensor.strategy.stages import pipeline_stages
+from ms_symtensor.tensor.graph import Graph
 
 METHOD = (
     "exact variable elimination for all step layouts (stages, micro-batches, meshes) at once, stages divided by bisection, bounds"
     " by Lagrangian relaxation"
 )
 
+ROUNDING = 1e-9
+"""By such a share sums in another order may be larger."""
+
 
 @dataclass(frozen=True)
 class Found:
-    """What a search of `space` found: the best plan, `whole`, if one fits and is fast enough; no plan takes less than `bound_s`.
+    """What a search of `space` found: the best plan, `whole`, if one fits and is fast enough; no plan on a step layout takes less
+    than `bounds_s` of it.
 
-    `screening`: what was learnt on the way. `least`: where nothing fits, the plan that needs least, if it was looked for.
-    `certificate`: if it was asked for.
+    `screening`: what was learnt on the way. `least`: where nothing fits, the plan
+    that needs least, if it was looked for. `certificate`: if it was asked for.
     """
 
     whole: MaterializedPlan | None
-    bound_s: float
-    candidates: int
-    considered: tuple[Considered, ...] = ()
-    screening: ScreeningResult | None = None
+    screening: ScreeningResult = NOTHING
     space: tuple[StepLayout, ...] = ()
+    bounds_s: Mapping[StepLayout, float] = field(default_factory=dict)
     least: MaterializedPlan | None = None
     certificate: Certificate | None = None
 
     @property
     def step_layouts(self) -> int:
         """In how many step layouts the operators can be laid out."""
-        return sum(math.isfinite(one.bound_s) for one in self.considered)
+        return sum(map(math.isfinite, self.bounds_s.values()))
+
+    @property
+    def bound_s(self) -> float:
+        """Seconds that no plan takes less than."""
+        return min(self.bounds_s.values(), default=math.inf)
 
     @property
     def time_s(self) -> float:
@@ -115,60 +119,43 @@ def _shapes(network: Network, request: Request, blocks: int) -> tuple[StepLayout
     )  # so few micro-batches are asked for
 
 
-def searched(
-    network: Network,
-    request: Request,
-    incumbent_s: float = math.inf,
-    fit: Fit = made_feasible,
-    promised: Promised = as_estimated,
-) -> Found:
-    """The fastest plan, as `fit` makes layouts fit, if it takes less than `incumbent_s`. Errors: as of `whole_plan`."""
-    space = space_of(network, request)
+def searched(network: Network, request: Request, incumbent_s: float = math.inf) -> Found:
+    """The fastest plan that fits, if it takes less than `incumbent_s`.
+
+    InvalidStrategyError where MindSpore rejects an operator in all of the space.
+    """
+    space, any_batch = space_of(network, request), network.batch is None
     question = Question(request.cluster, request.limit_B, request.rules, request.limits, incumbent_s=incumbent_s)
-    screening, found = fastest_plan(network, space, question, fit, promised, any_plan=request.is_trial)
-    bounds_s = screening.bounds_s
-    considered = _considered(space, screening, bounds_s)
-    return Found(found, min(bounds_s.values(), default=math.inf), screening.candidates, considered, screening, space)
+    screening = screen(network.short, network.depths, space, question, any_batch)
+    promises = promises_of(network, screening, request.limit_B)
+    found = fastest_plan(network, promises, request.limit_B, set(), incumbent_s, 1 if request.is_trial else REFINED)
+    return Found(found, screening, space, screening.bounds_s)
 
 
-def _considered(
-    space: Sequence[StepLayout], screening: ScreeningResult, bounds_s: Mapping[StepLayout, float]
-) -> tuple[Considered, ...]:
-    """All step layouts: those worked out, those that only their bound ruled out, what does not fit, and what is impossible."""
-    best = {one.shape: one for one in screening.estimates}
-    infeasible = set(screening.infeasible)
+def _considered(report: Found, planned: Estimate, prediction: Prediction) -> tuple[Considered, ...]:
+    """All step layouts: those worked out, those that only their bound ruled out, what does not fit, and what is impossible; and
+    that of the plan with what its programs take: screening may promise more than they keep.
+    """
+    best = {one.shape: one for one in report.screening.estimates}
+    infeasible = set(report.screening.infeasible)
 
-    def described(shape: StepLayout, bound_s: float) -> Considered:
+    def described(shape: StepLayout) -> Considered:
         plain = Considered(
             shape.stages,
             shape.micro_batch_num,
             shape.mesh,
-            bound_s,
+            report.bounds_s.get(shape, math.inf),
             fits=shape not in infeasible,
             pp_interleave_num=shape.interleave,
             pipeline_scheduler=shape.scheduler,
         )
-        if (one := best.get(shape)) is None:
+        one = planned if shape == planned.shape else best.get(shape)
+        if one is None:
             return plain
-        return replace(plain, step_time_s=one.step_time_s, peak_memory_B=int(one.peak_memory_B), time_s=one.time_s)
+        peak_B = prediction.peak_memory_B if one is planned else int(one.peak_memory_B)
+        return replace(plain, step_time_s=one.step_time_s, peak_memory_B=peak_B, time_s=one.time_s)
 
-    found = [described(shape, bounds_s.get(shape, math.inf)) for shape in space]
-    return tuple(sorted(found, key=lambda one: one.rank))
-
-
-def with_bounds(considered: Sequence[Considered], bounds_s: Mapping[StepLayout, float]) -> tuple[Considered, ...]:
-    """`considered`, with the bounds of a certificate."""
-    of = {_way(shape): bound_s for shape, bound_s in bounds_s.items()}
-    found = (replace(one, bound_s=of.get(_way_of(one), one.bound_s)) for one in considered)
-    return tuple(sorted(found, key=lambda one: one.rank))
-
-
-def _way(shape: StepLayout) -> tuple:
-    return shape.stages, shape.micro_batch_num, shape.mesh, shape.interleave, shape.scheduler
-
-
-def _way_of(one: Considered) -> tuple:
-    return one.pipeline_stages, one.micro_batch_num, one.mesh, one.pp_interleave_num, one.pipeline_scheduler
+    return tuple(sorted(map(described, report.space), key=lambda one: one.rank))
 
 
 def _method(found: MaterializedPlan, report: Found) -> str:
@@ -186,14 +173,13 @@ def _method(found: MaterializedPlan, report: Found) -> str:
     )
 
 
-def plan_of(network: Network, request: Request, found: MaterializedPlan, report: Found) -> Plan:
-    """The plan that `found` describes, as the search of `report` found it; `priced` says what its step is made of, `best_case`
-    how long the search took.
-    """
-    estimate = found.estimate
-    shape, settings = estimate.shape, found.settings
+def plan_of(network: Network, request: Request, report: Found) -> Plan:
+    """The plan that a search found; `as_priced` says what its step is made of, `best` how long the search took."""
+    assert report.whole is not None
+    found, estimate = report.whole, report.whole.estimate
+    shape, settings = estimate.shape, found.row.settings
     graph, short = network.graph_at(shape.batch), network.short(shape.batch)
-    strategies = unfold(network.class_of, short, found.strategies)
+    strategies = unfold(network.class_of, short, found.row.strategies)
     layers = dealt(tuple(stage.blocks for stage in estimate.stages), shape.interleave)
     whole = StagePlan(strategies, replace(settings, recompute=_recompute(network, graph.blocks, found)))
     stages: tuple[StagePlan, ...] = (whole,)
@@ -214,30 +200,17 @@ def plan_of(network: Network, request: Request, found: MaterializedPlan, report:
         memory,
         sum(memory.values()) <= request.limit_B,
         request.limit_B,
-        host_memory_B(network, found, request.rules),
+        host_memory_B(network, found),
     )
-    every = sorted((_as_planned(one, estimate, prediction) for one in report.considered), key=lambda one: one.rank)
     search = SearchReport(
-        report.candidates,
+        report.screening.candidates,
         0.0,
         max(0.0, estimate.step_time_s / report.bound_s - 1),
         _method(found, report),
-        tuple(every),
+        _considered(report, estimate, prediction),
     )
     cut = degrees(graph, whole, request.rules)
     return plan_for(request, graph, stages, pipeline, cut, prediction, search)
-
-
-def _as_planned(one: Considered, planned: Estimate, prediction: Prediction) -> Considered:
-    """`one`, or, if it is the way of the plan, what its programs take: screening may promise more than they keep."""
-    if _way_of(one) != _way(planned.shape):
-        return one
-    return replace(
-        one,
-        step_time_s=prediction.step_time_s,
-        peak_memory_B=prediction.peak_memory_B,
-        time_s=planned.time_s,
-    )
 
 
 def _recompute(network: Network, blocks: tuple[str, ...], found: MaterializedPlan) -> dict[str, Recompute]:
@@ -253,3 +226,34 @@ def _recompute(network: Network, blocks: tuple[str, ...], found: MaterializedPla
             if way is not None:
                 recomputation[blocks[block]] = way
     return recomputation
+
+
+def as_priced(plan: Plan, graph: Graph, request: Request) -> Plan:
+    """`plan` for `graph` with the price of the programs that it makes MindSpore write (`cost.plan_price`). Tables leave out what
+    depends on all stages together: how the end of one stage hides behind another, and what the run-time hides.
+
+    The gap is that of the tables, and what the price is above them; where the price is below, other plans may gain as much, and
+    the gap stays as it is.
+    """
+    found = price_plan(
+        graph, plan.stages, plan.pipeline, request.cluster, request.runtime, known=meanings(graph, request.rules)
+    )
+    before, gap = plan.prediction, plan.search.optimality_gap
+    ratio = found.step_time_s / before.step_time_s
+    memory = found.fullest_B
+    prediction = replace(
+        before,
+        time_s=found.time_s,
+        hidden_s=found.hidden_s,
+        experts_s=found.experts_s,
+        memory_B=memory,
+        fits=sum(memory.values()) <= request.limit_B,
+    )
+    considered = tuple(
+        replace(one, step_time_s=found.step_time_s) if one.step_time_s == before.step_time_s else one
+        for one in plan.search.considered
+    )
+    above = (1 + gap) * ratio - 1 if ratio > 1 + ROUNDING else gap
+    search = replace(plan.search, optimality_gap=max(gap, above), considered=considered)
+    runtime = request.runtime
+    return replace(plan, prediction=prediction, search=search, runtime=runtime.name, hide=runtime.hide)

@@ -9,11 +9,10 @@ from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.errors import InputError
 from ms_symtensor.ops.registry import Rule
 from ms_symtensor.search.best import planned
-from ms_symtensor.search.constraints.checked import memory_B, named, whole_number
+from ms_symtensor.search.constraints.checked import memory_B, named, require_size_of, whole_number
 from ms_symtensor.search.constraints.floor import floor_of
 from ms_symtensor.search.constraints.limits import limits_of
 from ms_symtensor.search.constraints.request import Request
-from ms_symtensor.search.constraints.size import require_size_of
 from ms_symtensor.search.nearest import naming_what_fits
 from ms_symtensor.strategy.plan import Plan
 from ms_symtensor.tensor.graph import Graph

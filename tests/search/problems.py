@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from ms_symtensor.search.folded.folding import fold
-from ms_symtensor.search.folded.memory import few_blocks
+from ms_symtensor.search.folded.folding import few_blocks, fold
+from ms_symtensor.search.folded.places import occurrences
 from ms_symtensor.search.space.family import Single
 from ms_symtensor.search.tables.problem import problem_of_family
 from ms_symtensor.search.tables.tables import Tables
@@ -11,22 +11,23 @@ from ms_symtensor.search.tables.terms import Weights
 
 
 def problem(graph, cluster, mesh):
-    """That of `graph` on the devices of `mesh`: of a network with few of its blocks, which stands for it."""
-    folded = fold(graph)
-    return problem_of_family(few_blocks(graph, folded), cluster, Single(mesh), of=folded.kinds)
+    """That of `graph` on the devices of `mesh`, with few of its blocks."""
+    return problem_of_family(few_blocks(graph, fold(graph)), cluster, Single(mesh))
 
 
-def factors(of, parameters, recomputed, price_s_per_B):
-    """The tables to minimise on all members, with so large a share of the blocks recomputed, at a price of a byte."""
+def factors(of, parameters, recomputed, price_s_per_B, depths=None):
+    """The tables to minimise on all members, with so large a share of the blocks recomputed, at a price of a byte; `depths`: of
+    the network that it stands for.
+    """
     members = np.arange(of.known.pricer.family.members)
-    column = np.array(of.places.occurrences, dtype=float)[:, None] * np.ones(len(members))
+    column = np.array(occurrences(depths or of.places.depths), dtype=float)[:, None] * np.ones(len(members))
     return Tables(of, parameters).factors(recomputed, price_s_per_B, Weights(*[column] * 6), members)
 
 
 def totals(of, parameters, choice, recomputed=False):
     """Seconds and bytes of a choice of candidates on the first member; `recomputed`: all its blocks."""
     costs = Tables(of, parameters).by_place(np.array([choice]), np.zeros(1, dtype=np.intp)).of(0)
-    occurs = np.array(of.places.occurrences, dtype=float)
+    occurs = np.array(occurrences(of.places.depths), dtype=float)
     repeats = occurs * recomputed
     repeats[0] = 0.0
     seconds = occurs @ (costs.each_s + costs.once_s) + repeats @ costs.recompute_s

@@ -52,7 +52,7 @@ def test_what_is_refused_is_found_by_no_search(name, device_num, pins):
     with pytest.raises(InputError, match="nearest that work"):
         require_possible(of.graph_at(BATCH), request)
     try:
-        found = _searched(of, request, float("inf"), lambda _: None).plan
+        found = _searched(of, request, float("inf"), lambda _: None).whole
     except SymTensorError:  # an operator has no layout
         found = None
     assert found is None

@@ -17,10 +17,9 @@ from ms_symtensor.bridge.plugin.facts import Facts, facts_of_request, request_fa
 from ms_symtensor.cluster.load import cluster_of
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.errors import InfeasibleError, InputError
-from ms_symtensor.search.constraints.checked import memory_B, named, place, whole_number
+from ms_symtensor.search.constraints.checked import batch_and_sequence, memory_B, named, place, whole_number
 from ms_symtensor.search.constraints.limits import limits_of
 from ms_symtensor.search.constraints.request import Request, free_B
-from ms_symtensor.search.constraints.size import batch_and_sequence
 from ms_symtensor.strategy.file import graph_in, plan_in, save
 from ms_symtensor.strategy.folder import read
 from ms_symtensor.strategy.loss import loss_note, loss_of

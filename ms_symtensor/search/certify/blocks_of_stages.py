@@ -52,13 +52,10 @@ class Bound:
     layouts: NDArray[np.intp]
 
 
-def bound(of: ConfigGroup, row: Candidate, fronts: Fronts, limit_B: float, finely: bool = False) -> Bound:
-    """The bound of the shape of `row`, a row of `of`, on devices that hold `limit_B`; `finely`: by all SHARES, not by c alone."""
-    if row.shape.stages == 1:
-        found = _on_one_stage(of, row, fronts, limit_B)
-    else:
-        found = _in_stages(of, row, fronts, limit_B, SHARES if finely else (1.0,))
-    own_s = found.step_s - float(of.slack_s[row.number]) + least_borders_s(row)
+def bound(of: ConfigGroup, row: Candidate, fronts: Fronts, limit_B: float) -> Bound:
+    """The bound of the shape of `row`, a row of `of`, on devices that hold `limit_B`."""
+    found = (_on_one_stage if row.shape.stages == 1 else _in_stages)(of, row, fronts, limit_B)
+    own_s = found.step_s - of.hidden_s(row.shape, row) + least_borders_s(row)
     return Bound(max(row.bound_s, own_s), found.layouts)
 
 
@@ -103,7 +100,7 @@ def _between(incumbents: Array, at: float) -> Array:
     return found
 
 
-def _in_stages(of: ConfigGroup, row: Candidate, fronts: Fronts, limit_B: float, shares: Sequence[float]) -> Bound:
+def _in_stages(of: ConfigGroup, row: Candidate, fronts: Fronts, limit_B: float) -> Bound:
     shape, occurs = row.shape, np.array(of.occurrences, dtype=float)
     stages = [shape.in_flight(i) for i in range(shape.stages)]
     every = sorted({many for one in stages for many in one.runs})
@@ -111,7 +108,7 @@ def _in_stages(of: ConfigGroup, row: Candidate, fronts: Fronts, limit_B: float, 
         every[i] for i in np.unique(np.linspace(0, len(every) - 1, IN_FLIGHT_COUNTS).round().astype(int))
     ]
     unit_s = _price_s(of, row) / (sum(one.mean for one in stages) / len(stages))
-    cuts = [(unit_s * price, _once(row) * share) for share in shares for price in PRICES]
+    cuts = [(unit_s * price, _once(row) * share) for share in SHARES for price in PRICES]
     question = [(place, many) for many in in_flight_counts for place in range(len(occurs)) if occurs[place]]
     questions = [(place, many, *cut) for place, many in question for cut in cuts]
     places, in_flight, byte_s, once = (np.array(one, dtype=float) for one in zip(*questions, strict=True))

@@ -52,26 +52,23 @@ def certificate(
     """
     counts_in_flight, done = _in_order(screening), list[Queued]()
     fronts: dict[tuple[int, int], Fronts] = {}
-    seen, closely = dict[int, list[Candidate]](), set[int]()
+    seen = dict[int, list[Candidate]]()
     while (
         counts_in_flight and counts_in_flight[0][0] * (1 + gap) < step_s and len(done) < ATTEMPTS and len(seen) < MOST
     ):
         one = heapq.heappop(counts_in_flight)
         bound_s, number, setting, row = one
-        finely = number in seen
-        if number in closely or (finely and row.shape.stages == 1):
+        if number in seen:
             step_s = attempt(seen[number], step_s)
             done.append(one)
             continue
         progress(f"certificate: {len(seen)} step layouts")
         own = fronts.setdefault((id(setting), row.member), Fronts(setting, row.member))
-        found = bound(setting, row.bound_by(bound_s), own, limit_B, finely)
+        found = bound(setting, row.bound_by(bound_s), own, limit_B)
         which = np.full(len(found.layouts), row.number)
         seen[number] = setting.rows_of(which, found.layouts, np.full(len(which), found.step_s))
-        if finely:
-            closely.add(number)
         heapq.heappush(counts_in_flight, (found.step_s, number, setting, row))
-    bounds_s = dict(screening.ruled_out_s)
+    bounds_s: dict[StepLayout, float] = {}
     for bound_s, _, _, row in (*counts_in_flight, *done):
         bounds_s[row.shape] = min(bound_s, bounds_s.get(row.shape, math.inf))
     least_s = min(bounds_s.values(), default=math.inf)
@@ -87,10 +84,7 @@ Queued = tuple[float, int, ConfigGroup, Candidate]
 
 def _in_order(screening: ScreeningResult) -> list[Queued]:
     """All that was screened, as a heap by their bounds."""
-    found: list[Queued] = []
-    for one in screening.screened:
-        incumbent_s = {} if one.setting.problem.selects else {row.shape: row.bound_s for row in one.known}
-        for row in one.free:
-            found.append((max(row.bound_s, incumbent_s.get(row.shape, 0.0)), len(found), one.setting, row))
+    rows = ((one.setting, row) for one in screening.screened for row in one.free)
+    found = [(row.bound_s, number, setting, row) for number, (setting, row) in enumerate(rows)]
     heapq.heapify(found)
     return found

@@ -123,6 +123,11 @@ class Limits:
         """Whether anything is said about one of `names`."""
         return not {*names}.isdisjoint((*self.least, *self.most))
 
+    def only(self, name: str) -> "Limits":
+        """What is said about `name`."""
+        own, below = ({n: k for n, k in of.items() if n == name} for of in (self.least, self.most))
+        return Limits(own, below)
+
     def pins(self, name: str) -> bool:
         """Whether one number of `name` is wanted."""
         return name in self.least and self.least[name] == self.most.get(name)
@@ -163,9 +168,7 @@ class Limits:
         for name in LOWEST:
             if self.names(name):
                 least, most = ({n: k for n, k in of.items() if n != name} for of in (self.least, self.most))
-                own, below = ({n: k for n, k in of.items() if n == name} for of in (self.least, self.most))
-                alone = Limits(own, below)
-                found.append((str(alone), replace(self, least=least, most=most)))
+                found.append((str(self.only(name)), replace(self, least=least, most=most)))
         if self.selects:
             found.append((f"recompute = {SELECT}", replace(self, selects=False)))
         for pin in self.operators:

@@ -69,15 +69,7 @@ class Chain:
         self.blocks = sums(is_block)
         self.longest_s = max(each_s)
         self._block_B = _spread([saved if b else -inf for saved, b in zip(saved_B, is_block, strict=True)], counts)
-        self._first_alike = _spread(accumulate(counts[:-1], initial=0), counts)
         self._outside_B = [0.0 if part.is_block else part.kept_B for part in (self.parts[0], self.parts[-1])]
-
-    def first_alike(self, start: int, end: int) -> int:
-        """Where the first run of as many parts begins that are all the same one as those from `start` to `end`; `start` if these
-        are not the same one.
-        """
-        first = self._first_alike[start]
-        return first if self._first_alike[end - 1] == first else start
 
     def with_recomputed(self, start: int, end: int, flight: InFlight, recomputed: int) -> Stage:
         """Parts `start` to `end`, of whose blocks the first `recomputed` are recomputed."""

@@ -3,8 +3,11 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
+from itertools import groupby
 from operator import attrgetter
 
+from ms_symtensor.ops.placement import OpStrategy
+from ms_symtensor.program.long_runs import EACH
 from ms_symtensor.tensor.graph import (
     JOINT,
     Constant,
@@ -136,3 +139,20 @@ def shorten(graph: Graph, folded: Fold, keep: int | Sequence[int]) -> Graph:
     used = {s.name for op in ops for s in op.inputs if isinstance(s, ParameterRef)}
     parameters = tuple(p for p in graph.parameters if p.name in used)
     return replace(graph, ops=ops, parameters=parameters, output=replaced(graph.output, moved))
+
+
+def few_blocks(graph: Graph, folded: Fold) -> Graph:
+    """`graph` with 2 EACH blocks of every kind; itself where blocks of several kinds take turns, whose runs are short."""
+    kinds = folded.kinds
+    inside = {name: kind for kind, names in enumerate(kinds) for name in names}
+    turns = [kind for kind, _ in groupby(inside[op.block] for op in graph.ops if op.block in inside)]
+    return shorten(graph, folded, 2 * EACH) if len(turns) == len(kinds) else graph
+
+
+def unfold(class_of: Mapping[str, int], short: Graph, strategies: Mapping[str, OpStrategy]) -> dict[str, OpStrategy]:
+    """`strategies` of the network with few blocks, for the same network with all of its blocks, whose operators are of the
+    classes `class_of` (`Fold.class_of`).
+    """
+    first = fold(short).class_of
+    by_class = {first[name]: strategy for name, strategy in strategies.items()}
+    return {name: by_class[number] for name, number in class_of.items() if number in by_class}

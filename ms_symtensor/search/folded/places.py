@@ -20,14 +20,20 @@ after the blocks.
 
 @dataclass(frozen=True)
 class Places:
-    """`kinds`: the names of the repeated blocks, kind by kind. `early`: operators outside them and before the first one.
-
-    `depths`: how many blocks of every kind the network has that these stand for, with 1 before and after.
-    """
+    """`kinds`: the names of the repeated blocks, kind by kind. `early`: operators outside them and before the first one."""
 
     kinds: tuple[tuple[str, ...], ...]
     early: frozenset[str]
-    depths: tuple[int, ...]
+
+    @property
+    def blocks(self) -> tuple[str, ...]:
+        """The repeated blocks."""
+        return tuple(name for names in self.kinds for name in names)
+
+    @property
+    def depths(self) -> tuple[int, ...]:
+        """How many there are of every kind, with 1 before and after."""
+        return (1, *map(len, self.kinds), 1)
 
     @property
     def number(self) -> int:
@@ -37,11 +43,6 @@ class Places:
     def behind(self) -> Counts:
         """The counts of what happens once behind the blocks."""
         return (*(0.0,) * (self.number - 1), 1.0)
-
-    @property
-    def occurrences(self) -> tuple[int, ...]:
-        """How often the network has every place."""
-        return occurrences(self.depths)
 
     def counts(self, happens: Mapping[Op | None, int]) -> Counts:
         """The counts of what happens so many times at each operator (None: at the network's inputs).
@@ -75,8 +76,8 @@ def occurrences(depths: Sequence[int]) -> tuple[int, ...]:
     return (depths[0], *blocks, depths[-1])
 
 
-def places(graph: Graph, folded: Fold, depths: tuple[int, ...] | None = None) -> Places:
-    """The places of `graph`, which may be short for one of the given `depths`."""
+def places(graph: Graph, folded: Fold) -> Places:
+    """The places of `graph`."""
     kinds = folded.kinds
     inside = {name for names in kinds for name in names}
     early = []
@@ -84,4 +85,4 @@ def places(graph: Graph, folded: Fold, depths: tuple[int, ...] | None = None) ->
         if op.block in inside:
             break
         early.append(op.name)
-    return Places(kinds, frozenset(early), depths or (1, *map(len, kinds), 1))
+    return Places(kinds, frozenset(early))

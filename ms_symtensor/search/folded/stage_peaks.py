@@ -1,7 +1,9 @@
-"""What every stage of a pipeline holds, by the formula that `verify` compares with the compiler (`program.stage_memory`).
+"""What every stage holds at its peak, by the formulas that `verify` compares with the compiler.
 
-The program of a stage is written down with few blocks, one of every kind before and after it on stages of their own, and
-carried on to all of its blocks as in `search.folded.memory`.
+The program of a stage is written down with few blocks: of those that recompute alike the first, one for all between, and the
+last; and one of every kind before and after it on stages of their own. What further blocks keep is counted for each. Where the
+whole batch is taken at once, on one stage, the program is that of the whole step (`program.long_runs`); else it is that of a
+micro-batch (`program.stage_memory`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,9 +11,11 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate
 
 from ms_symtensor.cost.stage_memory import stage_memory_B
+from ms_symtensor.cost.step import peak_B
 from ms_symtensor.ops.placement import OpStrategy
 from ms_symtensor.ops.registry import Rule
-from ms_symtensor.program.long_runs import EACH
+from ms_symtensor.program.borders import NO_BORDERS
+from ms_symtensor.program.long_runs import EACH, ShortProgram, measure
 from ms_symtensor.program.meanings import Meanings, meanings
 from ms_symtensor.program.partition import partition
 from ms_symtensor.program.pipeline import Pipeline, in_runs, runs_of
@@ -34,10 +38,12 @@ Runs = tuple[tuple[int, ...], ...]
 
 @dataclass(frozen=True)
 class _Written:
-    """A stage with few blocks: its program, what one micro-batch needs, its blocks run by run, the block of every parameter."""
+    """A stage with few blocks: its program, what that or one micro-batch of it needs, its blocks run by run, the block of every
+    parameter.
+    """
 
     program: Program
-    one: MicroBatch
+    needs: MicroBatch | ShortProgram
     named: tuple[tuple[str, ...], ...]
     block_of: Mapping[str, str]
 
@@ -87,15 +93,27 @@ class StagePeaks:
         written, true = self._with_few(start, stage, mix)
         blocks = [name for names, count in zip(written.named, true, strict=True) for name in _like(names, count)]
         times = {name: blocks.count(name) for names in written.named for name in names}
-        runs = in_runs(blocks, self.schedule.interleave)
-        activations_B = written.one.peak(runs, self.schedule.passes(number, stages)).total_B + self.sent_B
-        swapped = self.settings.swap_optimizer
-        return stage_memory_B(written.program, stages, self._scatters, activations_B, times, written.block_of, swapped)
+        program, block_of, swapped = written.program, written.block_of, self.settings.swap_optimizer
+        if isinstance(written.needs, ShortProgram):
+            more = [count - len(names) for names, count in zip(written.named, true, strict=True)]
+            placed = ((one, times.get(block_of.get(name, ""), 1)) for name, one in program.parameters.items())
+            return peak_B(program, placed, written.needs.peak_B(more), swapped)
+        scatters, runs = (
+            self.settings.optimizer_level is OptimizerLevel.LEVEL2,
+            in_runs(blocks, self.schedule.interleave),
+        )
+        activations_B = written.needs.peak(runs, self.schedule.passes(number, stages)).total_B + self.sent_B
+        return stage_memory_B(program, stages, scatters, activations_B, times, block_of, swapped)
 
     def program_of(self, start: int, stage: Stage) -> Program:
         """The program of a stage before which `start` blocks stand, with few of its blocks."""
         written, _ = self._with_few(start, stage, WHOLE)
         return written.program
+
+    @property
+    def _is_whole(self) -> bool:
+        """Whether the whole batch is taken at once."""
+        return self.schedule.micro_batch_num == 1
 
     def _with_few(self, start: int, stage: Stage, mix: Mix) -> tuple[_Written, list[int]]:
         """`stage` with few blocks, and how many there are truly in every part of the mixture, kind by kind."""
@@ -111,15 +129,11 @@ class StagePeaks:
         return written, [n for parts in true for n in parts]
 
     def _few(self, true: tuple[int, ...], most: int) -> tuple[int, ...]:
-        """Blocks of the parts of a mixture that stand for those that there are truly, at most so many: three for two as well, so
-        that one program stands for both.
+        """Blocks of the parts of a mixture that stand for those that there are truly, at most so many: of a micro-batch three for
+        two as well, so that one program stands for both.
         """
         few = tuple(EACH if n > 1 else n for n in true)
-        return few if sum(few) <= most else tuple(min(n, EACH) for n in true)
-
-    @property
-    def _scatters(self) -> bool:
-        return self.settings.optimizer_level is OptimizerLevel.LEVEL2
+        return few if sum(few) <= most and not self._is_whole else tuple(min(n, EACH) for n in true)
 
     def _written(self, runs: Runs, before: tuple[int, ...], after: tuple[int, ...], mix: Mix) -> _Written:
         key = runs, before, after, mix
@@ -135,6 +149,8 @@ class StagePeaks:
         part, known, block_of = self._part(tuple(map(sum, runs)), before, after)
         plan = StagePlan(self.strategies, replace(self.settings, recompute=mix.recompute(named)))
         program = partition(part.graph, plan, known=known, borders=part.borders)
+        if self._is_whole:
+            return _Written(program, measure(program, named), tuple(named), block_of)
         one = micro_batch(program, self.settings.optimizer_level, self.schedule.interleave > 1)
         return _Written(program, one, tuple(named), block_of)
 
@@ -148,14 +164,18 @@ class StagePeaks:
         if key not in self._parts:
             counts = [before.count(kind) + count + after.count(kind) for kind, count in enumerate(held)]
             graph = shorten(self.graph, self._folded, counts)
-            layers = tuple(n for n in (len(before), sum(held), len(after)) if n)
-            pipeline = Pipeline(runs_of(layers), max(2, len(layers)))
-            plan = StagePlan(self.strategies, self.settings)
-            (part,) = stage_graphs(graph, [plan] * len(layers), pipeline, self._meanings, [int(bool(before))])
+            part = StageGraph(0, graph, NO_BORDERS) if self._is_whole else self._cut(graph, before, sum(held), after)
             ops = part.graph.ops
             block_of = {s.name: op.block or "" for op in ops for s in op.inputs if isinstance(s, ParameterRef)}
             self._parts[key] = part, {op.name: self._meanings[op.name] for op in ops}, block_of
         return self._parts[key]
+
+    def _cut(self, graph: Graph, before: Sequence[int], held: int, after: Sequence[int]) -> StageGraph:
+        """The stage of `graph` with so many blocks, between a stage with one of every kind `before` and one of those `after`."""
+        layers = tuple(n for n in (len(before), held, len(after)) if n)
+        pipeline, plan = Pipeline(runs_of(layers), max(2, len(layers))), StagePlan(self.strategies, self.settings)
+        (part,) = stage_graphs(graph, [plan] * len(layers), pipeline, self._meanings, [int(bool(before))])
+        return part
 
 
 def _like(names: Sequence[str], count: int) -> tuple[str, ...]:

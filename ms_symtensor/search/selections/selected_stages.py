@@ -1,39 +1,26 @@
-"""Plans in micro-batches that recompute operators inside blocks: whole-block plans made faster, their layouts as they are.
+"""Plans that recompute operators inside blocks.
 
-Every stage has its own mixture of two levels (`selected`): the quickest one whose true peak fits. Blocks may be divided anew:
-there are the division of the plan, that of free memory, and the best one if stages could have anything between two levels; the
-two that promise most are worked out.
+Every stage has its own mixture of two levels (`levels`): the quickest one whose true peak fits. The blocks are divided as is best
+if all stages had the same two levels, with what true peaks leave for them.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import combinations
 
-from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.errors import InvalidStrategyError
-from ms_symtensor.ops.registry import Rule
 from ms_symtensor.search.folded.chain import Chain, Part, Stage
-from ms_symtensor.search.selections.selected import Level, Levels, levels
-from ms_symtensor.search.selections.steps import Step, Steps
+from ms_symtensor.search.selections.levels import Level, Levels, Step, Steps, levels
 from ms_symtensor.search.stages.borders import borders_s
 from ms_symtensor.search.stages.estimate import chain_of, divided, estimated
 from ms_symtensor.search.stages.layout_candidates import Candidate
-from ms_symtensor.search.stages.materialize import (
-    MaterializedPlan,
-    peaks_as_one_stage,
-    peaks_of,
-    strategies_of,
-    with_memory,
-)
+from ms_symtensor.search.stages.materialize import MaterializedPlan, peaks_of, with_memory
 from ms_symtensor.search.stages.network import Network
 from ms_symtensor.search.stages.stage_layers import divided_chain, laid_out, step_s
 
 FEW = 6
 """So many levels are tried for what stages may hold (empirical)."""
-
-WORKED_OUT = 2
-"""empirical: so many divisions of the blocks are worked out with true peaks; each writes the programs of all stages."""
 
 GONE = 2.0
 """Where so many times what the last block keeps would not do, the block before it does not fit either (1 by what peaks consist
@@ -44,61 +31,42 @@ LIKELY_B = 2 << 30
 what lives for a moment; a good guess saves a program)."""
 
 
-def selecting(
-    network: Network,
-    found: MaterializedPlan,
-    limit_B: float,
-    cluster: Cluster,
-    rules: Mapping[str, Rule] | None = None,
-    only: bool = False,
-) -> MaterializedPlan | None:
-    """`found` with blocks recomputed in part where that makes it faster.
+def selecting(network: Network, row: Candidate, limit_B: float) -> MaterializedPlan | None:
+    """`row`, at the costs of its own mesh, with blocks recomputed in part so that it fits.
 
-    `only`: no block as a whole, whether that is faster or not. None if nothing fits then, or of what `found` is a guess at.
+    None if nothing does, or if it cannot be chosen what of a block is recomputed.
     """
-    if not any(stage.recomputed for stage in found.estimate.stages):
-        return found
-    fallback = None if only or found.is_guess else found
-    paths = levels(peaks_as_one_stage(network, found.row, found.strategies, rules), cluster, only)
-    return _Selecting(network, found, paths, limit_B, rules).best(fallback) if paths.every else fallback
+    paths = levels(network, row)
+    return _Selecting(network, row, paths, limit_B).best([None, None]) if paths.every else None
 
 
-def make_feasible(
-    network: Network,
-    found: MaterializedPlan,
-    limit_B: float,
-    cluster: Cluster,
-    rules: Mapping[str, Rule] | None = None,
-) -> MaterializedPlan | None:
+def make_feasible(network: Network, found: MaterializedPlan, limit_B: float) -> MaterializedPlan | None:
     """`found`, which does not fit, with blocks recomputed in part so that it does; None if they cannot be.
 
     Where no mixture fits, what lives at the peak may be a single tensor of a stage's last block.
     """
     if not any(network.depths[1:-1]):
         return None
-    paths = levels(peaks_as_one_stage(network, found.row, found.strategies, rules), cluster, singly=True)
-    return _Selecting(network, found, paths, limit_B, rules).best(None) if paths.every else None
+    paths = levels(network, found.row, singly=True)
+    if not paths.every:
+        return None
+    of = _Selecting(network, found.row, paths, limit_B)
+    layers, recomputed = zip(*((stage.blocks, stage.recomputed) for stage in found.estimate.stages), strict=True)
+    of.note_beyond(laid_out(of.chain, layers, recomputed, of.schedule), found)
+    return of.best([layers, None])
 
 
-def promised_s(
-    network: Network,
-    row: Candidate,
-    limit_B: float,
-    cluster: Cluster,
-    rules: Mapping[str, Rule] | None = None,
-    only: bool = False,
-) -> float:
+def promised_s(network: Network, row: Candidate, limit_B: float) -> float:
     """Seconds of a step of `row` on its best stages, if blocks recompute just what lets them fit, but for what lives for a moment
     only; inf where that does not do, or where MindSpore rejects the layouts.
     """
     try:
-        paths = levels(peaks_as_one_stage(network, row, strategies_of(row), rules), cluster, only)
+        paths = levels(network, row)
     except InvalidStrategyError:
         return math.inf
     if not paths.every:
         return math.inf
-    limits_B = [limit_B - LIKELY_B] * row.shape.stages
-    stages = selected_stages(row, network.depths, paths, limits_B)
+    stages = selected_stages(row, network.depths, paths, [limit_B - LIKELY_B] * row.shape.stages)
     return math.inf if stages is None else step_s(stages, row.shape.schedule) + borders_s(row)
 
 
@@ -139,108 +107,68 @@ def _between(parts: Sequence[Part], kinds: Sequence[int], nothing: Level, less: 
 
 
 class _Selecting:
-    def __init__(
-        self, network: Network, found: MaterializedPlan, paths: Levels, limit_B: float, rules: Mapping[str, Rule] | None
-    ) -> None:
-        self.network, self.found, self.paths, self.limit_B = network, found, paths, limit_B
-        self.schedule = found.estimate.shape.schedule
-        self.is_whole = not found.estimate.shape.accumulates
-        self.chain = chain_of(found.row, network.depths)
+    def __init__(self, network: Network, row: Candidate, paths: Levels, limit_B: float) -> None:
+        self.row, self.depths, self.paths, self.limit_B = row, network.depths, paths, limit_B
+        self.schedule, self.chain = row.shape.schedule, chain_of(row, network.depths)
         self.kinds = [kind for kind, depth in enumerate(network.depths[1:-1]) for _ in range(depth)]
-        self.peaks = peaks_of(network, found.row, found.strategies, rules)
-        self.beyond_B = [0.0] * len(found.estimate.stages)  # the true peaks, beyond what is known without programs
+        self.peaks = peaks_of(network, row)
+        self.beyond_B = [0.0] * row.shape.stages  # the true peaks, beyond what is known without programs
         self.likely_B: float = LIKELY_B  # that of the stage that was looked at last
-        if not found.is_guess:
-            layers = [stage.blocks for stage in found.estimate.stages]
-            guessed = laid_out(self.chain, layers, [s.recomputed for s in found.estimate.stages], self.schedule)
-            self._note_beyond(guessed, [sum(memory_B.values()) for memory_B in found.memory_B])
 
-    def best(self, best: MaterializedPlan | None) -> MaterializedPlan | None:
-        """The fastest of what is worked out and `best`."""
-        attempted = set[tuple[int, ...]]()
-        for _ in range(WORKED_OUT):
-            promising = min(
-                ((self._promise_s(layers), layers) for layers in self._divisions() - attempted), default=None
-            )
-            if promising is None or (best is not None and promising[0] >= best.estimate.step_time_s):
-                break
-            _, layers = promising
-            attempted.add(layers)
-            mine = self._make_feasible(layers)
-            one = None if mine is None else self._whole(layers, mine)
-            if mine is None or one is None:
+    def best(self, divisions: Sequence[Sequence[int] | None]) -> MaterializedPlan | None:
+        """The fastest plan of some divisions, so many blocks on every stage; None: the one that is best by what is known."""
+        best, attempted = None, set[tuple[int, ...]]()
+        for fixed in divisions:
+            layers = self._division() if fixed is None else tuple(fixed)
+            if not layers or layers in attempted:
                 continue
-            self._note_beyond(self._gone_so_far(layers, mine), [sum(memory_B.values()) for memory_B in one.memory_B])
-            if best is None or one.estimate.step_time_s < best.estimate.step_time_s:
+            attempted.add(layers)
+            one = self._with(layers)
+            if one is not None and (best is None or one.estimate.step_time_s < best.estimate.step_time_s):
                 best = one
         return best
 
-    def _note_beyond(self, stages: Sequence[Stage], peaks_B: Sequence[float]) -> None:
-        """Note what the true peaks of `stages` have beyond what is known of these without programs."""
+    def note_beyond(self, stages: Sequence[Stage], found: MaterializedPlan) -> None:
+        """Note what the true peaks of `found` have beyond what is known of its `stages` without programs."""
+        peaks_B = [sum(memory_B.values()) for memory_B in found.memory_B]
         self.beyond_B = [max(0.0, peak_B - stage.peak_B) for stage, peak_B in zip(stages, peaks_B, strict=True)]
 
-    # -- divisions of the blocks ---------------------------------------------------------------------------------------
+    def _division(self) -> tuple[int, ...]:
+        """The blocks of every stage that are best; where nothing seems to fit, those where memory is free."""
+        limits_B = [self.limit_B - (more or LIKELY_B) for more in self.beyond_B]
+        found = selected_stages(self.row, self.depths, self.paths, limits_B)
+        if found is None and (free := divided(self.row, self.chain, math.inf)) is not None:
+            found = free.stages
+        return () if found is None else tuple(stage.blocks for stage in found)
 
-    def _divisions(self) -> set[tuple[int, ...]]:
-        row = self.found.row
-        free = divided(row, self.chain, float("inf"))
-        limits_B = [self.limit_B - more for more in self.beyond_B]
-        every = [
-            self.found.estimate.stages,
-            None if free is None else free.stages,
-            selected_stages(row, self.network.depths, self.paths, limits_B),
-        ]
-        return {tuple(stage.blocks for stage in stages) for stages in every if stages is not None}
+    def _with(self, layers: Sequence[int]) -> MaterializedPlan | None:
+        """The plan with so many blocks on every stage, each of which goes as far as its true peak makes necessary.
 
-    # -- one division --------------------------------------------------------------------------------------------------
-
-    def _plain(self, layers: Sequence[int]) -> tuple[Stage, ...]:
-        return laid_out(self.chain, layers, [0] * len(layers), self.schedule)
-
-    def _promise_s(self, layers: Sequence[int]) -> float:
-        """Seconds of a step by what is known without programs; inf where not even everything recomputed fits."""
-        each_s, once_s = list[float](), list[float]()
-        for number, stage in enumerate(self._plain(layers)):
-            steps = self._steps(layers, number)
-            missing_B = stage.peak_B + self.beyond_B[number] - self.limit_B
-            flight = self._flight(layers, number)
-            step = steps.saving(missing_B / flight, 0, len(steps))
-            if step is None:
-                return float("inf")
-            each_s.append(stage.each_s + steps.recompute_s[step])
-            once_s.append(stage.once_s)
-        return self.schedule.step_s(each_s, self.schedule.ending_s(each_s, once_s))
-
-    def _steps(self, layers: Sequence[int], number: int) -> Steps:
-        """All mixtures of a stage."""
-        start, flight = sum(layers[:number]), self.schedule.in_flight(number, len(layers))
-        counts_in_flight = [n / flight.mean for n in flight.of_blocks(layers[number])]
-        return Steps(self.paths, self.kinds[start : start + layers[number]], counts_in_flight)
-
-    def _make_feasible(self, layers: Sequence[int]) -> list[Step] | None:
-        """How far the stages go with so many blocks, each as its true peak makes necessary; None if one does not fit."""
-        chosen = []
+        None if one does not fit.
+        """
+        chosen = list[Step]()
         try:
             for number in range(len(layers)):
                 step = self._first_feasible(layers, number)
                 if step is None:
                     return None
                 chosen.append(step)
+            stages, mixes = self._gone_so_far(layers, chosen), tuple(step.mix for step in chosen)
+            memory_B = self.peaks.of(stages, mixes)
         except InvalidStrategyError:
             return None
-        return chosen
+        found = with_memory(estimated(self.row, self.chain, stages), self.row, memory_B)
+        self.note_beyond(stages, found)
+        return replace(found, mixes=mixes)
 
-    def _whole(self, layers: Sequence[int], chosen: Sequence[Step]) -> MaterializedPlan | None:
-        """The plan whose stages go so far."""
-        stages = self._gone_so_far(layers, chosen)
-        try:
-            memory_B = self.peaks.of(stages, [step.mix for step in chosen])
-        except InvalidStrategyError:
-            return None
-        row = self.found.row
-        estimate = estimated(row, self.chain, stages)
-        found = with_memory(estimate, row, self.found.strategies, memory_B)
-        return replace(found, mixes=tuple(step.mix for step in chosen))
+    def _plain(self, layers: Sequence[int]) -> tuple[Stage, ...]:
+        return laid_out(self.chain, layers, [0] * len(layers), self.schedule)
+
+    def _steps(self, layers: Sequence[int], number: int) -> Steps:
+        """All mixtures of a stage."""
+        start, flight = sum(layers[:number]), self.schedule.in_flight(number, len(layers))
+        counts_in_flight = [n / flight.mean for n in flight.of_blocks(layers[number])]
+        return Steps(self.paths, self.kinds[start : start + layers[number]], counts_in_flight)
 
     def _gone_so_far(self, layers: Sequence[int], chosen: Sequence[Step]) -> tuple[Stage, ...]:
         """Stages that go so far, by what is known without programs."""
@@ -273,7 +201,7 @@ class _Selecting:
         if high < len(steps):
             return steps[high]
         if (
-            self.is_whole
+            not self.row.shape.accumulates
             or self.schedule.interleave > 1
             or not self._may_fit_singly(layers, number, steps[len(steps) - 1])
         ):

@@ -6,6 +6,7 @@ these have one grid, which is searched as one more variable beside the operators
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -23,6 +24,26 @@ Degrees = NDArray[np.float64]
 Numbers = NDArray[np.intp]
 Cuts = Sequence[Mapping[str, int]]
 """Of every strategy, into how many slices it cuts which dims."""
+
+
+@dataclass(frozen=True)
+class Slices:
+    """Into how many slices strategies cut dims, on all meshes of `family`."""
+
+    family: Family
+    cuts: Cuts
+
+    def of(self, counts: Callable[[str], bool] = lambda _: True) -> Degrees:
+        """Slices of all dims that count together [members, strategies]."""
+        one = np.ones(self.family.members)
+        chosen = [[n for d, n in cut.items() if counts(d)] for cut in self.cuts]
+        return np.stack([math.prod((degree_of(self.family, n) for n in ns), start=one) for ns in chosen], axis=1)
+
+
+def degree_of(family: Family, n: int) -> Degrees:
+    """What `n` slices are on every member of `family`; no number where they are no product of axes."""
+    degree = family.degree(n)
+    return np.full(family.members, np.nan) if degree is None else degree
 
 
 class Grid(NamedTuple):
@@ -99,21 +120,24 @@ class Grids:
         return np.stack(found, axis=-1) if found else np.zeros((self._family.members, len(cuts), 0), bool)
 
     def _product(self, sig: Signature, cuts: Cuts, grid: Grid) -> Allowed:
-        weight = weight_dims(sig)
-        rows, columns = self._slices(cuts, lambda d: d not in weight), self._slices(cuts, weight.__contains__)
-        right: Allowed = columns > 1 if grid.columns is None else columns == self._degree(grid.columns)[:, None]
-        return right if grid.rows is None else right & (rows == self._degree(grid.rows)[:, None])
+        weight, slices = weight_dims(sig), Slices(self._family, cuts)
+        rows, columns = slices.of(lambda d: d not in weight), slices.of(weight.__contains__)
+        right: Allowed = (
+            columns > 1 if grid.columns is None else columns == degree_of(self._family, grid.columns)[:, None]
+        )
+        return right if grid.rows is None else right & (rows == degree_of(self._family, grid.rows)[:, None])
 
     def _norm(self, cuts: Cuts, grid: Grid) -> Allowed:
         """Whole weights leave no sequence parallelism to judge."""
         if grid.rows is None or grid.columns == 1:
             return np.ones((self._family.members, len(cuts)), bool)
-        finer: Allowed = self._slices(cuts) > self._degree(grid.rows)[:, None]
+        finer: Allowed = Slices(self._family, cuts).of() > degree_of(self._family, grid.rows)[:, None]
         return finer if self._limits.allows("sequence_parallel", 1) else ~finer
 
     def _attends(self, cuts: Cuts, _: str, heads: str, sequence: str, grid: Grid) -> Allowed:
         """Over how many devices attention shares out a sequence is within the limits."""
-        of_sequence, of_heads = self._slices(cuts, sequence.__eq__), self._slices(cuts, heads.__eq__)
+        slices = Slices(self._family, cuts)
+        of_sequence, of_heads = slices.of(sequence.__eq__), slices.of(heads.__eq__)
         rows, columns, samples = self._numbers(grid)
         inside = np.nan_to_num(of_heads).astype(int)
         shared = of_sequence * np.gcd(inside // np.maximum(np.gcd(inside, columns), 1), rows // samples)
@@ -129,22 +153,13 @@ class Grids:
         degrees = {"dp": samples, "tp": columns}
         first = next((d for d in sig.outputs[0] if d), None)
         of_first, of_rest = (math.prod(degrees[f] if f in degrees else int(f) for f in one) for one in pin.slices)
-        found: Allowed = self._slices(cuts, lambda d: d == first) == of_first
-        found &= self._slices(cuts, lambda d: d != first) == of_rest
+        slices = Slices(self._family, cuts)
+        found: Allowed = slices.of(lambda d: d == first) == of_first
+        found &= slices.of(lambda d: d != first) == of_rest
         return found
 
     def _numbers(self, grid: Grid) -> tuple[Numbers, Numbers, Numbers]:
         """Rows and columns of `grid`, and into how many slices these cut the batch, [members, 1]; 0: no number."""
-        rows, columns = (np.nan_to_num(self._degree(n)).astype(int)[:, None] for n in grid)
+        rows, columns = (np.nan_to_num(degree_of(self._family, n or 1)).astype(int)[:, None] for n in grid)
         samples = np.maximum(np.gcd(rows, self._batch[:, None]), 1) if self._batch.any() else rows
         return rows, columns, samples
-
-    def _degree(self, n: int | None) -> Degrees:
-        degree = self._family.degree(n or 1)
-        return np.full(self._family.members, np.nan) if degree is None else degree
-
-    def _slices(self, cuts: Cuts, counts: Callable[[str], bool] = lambda _: True) -> Degrees:
-        """Slices of all dims that count together [members, strategies]."""
-        one = np.ones(self._family.members)
-        chosen = [[n for d, n in cut.items() if counts(d)] for cut in cuts]
-        return np.stack([math.prod(map(self._degree, numbers), start=one) for numbers in chosen], axis=1)

@@ -1,5 +1,5 @@
-"""What limits leave: operators that have no layout within them, or none that trains a parameter rightly, and the cases in which
-all have one.
+"""What limits leave: the cases in which they are searched, operators that have no layout within them, or none that trains a
+parameter rightly.
 """
 
 import math
@@ -15,11 +15,10 @@ from ms_symtensor.ops.signature import OpView, Signature
 from ms_symtensor.program.meanings import Meanings, cut_by_default, default_strategy, meanings
 from ms_symtensor.program.parameters import is_summed, place_parameter, require_synchronised
 from ms_symtensor.program.settings import OptimizerLevel, Settings
-from ms_symtensor.search.constraints.limits import Limits
+from ms_symtensor.search.constraints.limits import SWAP, Limits
 from ms_symtensor.search.constraints.operator_pins import OperatorPin
 from ms_symtensor.search.constraints.request import Request
 from ms_symtensor.search.folded.folding import fold
-from ms_symtensor.search.space.cases import by_swap, cases
 from ms_symtensor.search.space.domain import candidates, prime_factors
 from ms_symtensor.search.space.family import Single
 from ms_symtensor.search.space.restriction import Restriction
@@ -29,6 +28,44 @@ from ms_symtensor.tensor.names import short_name
 
 SHOWN = 6
 """So many names or strategies are shown at most."""
+
+
+def cases(limits: Limits, device_num: int) -> tuple[Limits, ...]:
+    """Limits which together allow the same plans on so many devices.
+
+    Each says whether optimizer states are swapped, and has exact numbers for the degrees that pins of operators speak of.
+    """
+    found = by_swap(limits)
+    for name in sorted({symbol for pin in limits.operators for symbol in pin.symbols}):
+        found = [one for some in found for one in _each(some, name, device_num)]
+    if len(found) == 1:
+        return tuple(found)
+    return tuple(one for one in found if device_num % _devices(one) == 0)
+
+
+def _devices(limits: Limits) -> int:
+    """Devices of a stage that a plan needs, or a divisor of them."""
+    return limits.least.get("data_parallel", 1) * limits.least.get("model_parallel", 1)
+
+
+def by_swap(limits: Limits) -> list[Limits]:
+    """Those which say whether optimizer states are swapped."""
+    if len(limits.swaps) == 1:
+        return [limits]
+    return [
+        replace(limits, least={**limits.least, SWAP: int(swap)}, most={**limits.most, SWAP: int(swap)})
+        for swap in limits.swaps
+    ]
+
+
+def _each(limits: Limits, name: str, device_num: int) -> Iterator[Limits]:
+    """Those with every number of `name` that is allowed."""
+    if name in limits.least and limits.least[name] == limits.most.get(name):
+        yield limits
+        return
+    for number in reversed(divisors(device_num)):
+        if limits.allows(name, number):
+            yield replace(limits, least={**limits.least, name: number}, most={**limits.most, name: number})
 
 
 @dataclass(frozen=True)

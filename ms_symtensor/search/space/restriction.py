@@ -22,11 +22,10 @@ from ms_symtensor.search.constraints.roles import (
 )
 from ms_symtensor.search.space.domain import candidates
 from ms_symtensor.search.space.family import Family
-from ms_symtensor.search.space.grids import Grids
+from ms_symtensor.search.space.grids import Degrees, Grids, Slices, degree_of
 from ms_symtensor.tensor.graph import Graph
 
 Allowed = NDArray[np.bool_]
-Degrees = NDArray[np.float64]
 
 
 class Restriction:
@@ -88,15 +87,16 @@ class Restriction:
 
     def _by_itself(self, op: OpView, sig: Signature, strategies: Sequence[OpStrategy]) -> Allowed:
         """Which of `strategies` are allowed whatever other operators have."""
-        cuts = self._cuts(op, sig, strategies)
+        slices = Slices(self._family, self._slices_of(op, sig, strategies))
         found: Allowed = np.ones((self._family.members, len(strategies)), bool)
         if op.name in self._products:
-            found &= self._product(cuts, weight_dims(sig))
+            weight = weight_dims(sig)
+            rows, columns = slices.of(lambda d: d not in weight), slices.of(weight.__contains__)
+            found &= self._within("data_parallel", self._samples(rows)) & self._within("model_parallel", columns)
         if op.name in self._experts:
-            own = [{d: n for d, n in cut.items() if d in own_rows(sig)} for cut in cuts]
-            found &= self._within("expert_parallel", self._slices(own))
+            found &= self._within("expert_parallel", slices.of(own_rows(sig).__contains__))
         for pin in self._pins.get(op.name, ()):
-            found &= self._pinned(pin, sig, strategies, cuts)
+            found &= self._pinned(pin, sig, strategies, slices)
         return found
 
     def needs_idle(self, op: OpView, sig: Signature, regular: bool, samples: frozenset[str] = frozenset()) -> bool:
@@ -116,20 +116,6 @@ class Restriction:
         every = (cuts_of(op, sig, strategy, self._family.device_num) for strategy in strategies)
         return [{d: n for d, n in cuts.items() if n > 1} for cuts in every]
 
-    def _cuts(self, op: OpView, sig: Signature, strategies: Sequence[OpStrategy]) -> list[dict[str, Degrees]]:
-        """Slices of every dim [members] under each of `strategies`."""
-        every = self._slices_of(op, sig, strategies)
-        return [{d: self._degree(n) for d, n in cuts.items()} for cuts in every]
-
-    def _degree(self, n: int) -> Degrees:
-        degree = self._family.degree(n)
-        return np.full(self._family.members, np.nan) if degree is None else degree
-
-    def _product(self, cuts: Sequence[dict[str, Degrees]], weight: frozenset[str]) -> Allowed:
-        rows = self._slices([{d: n for d, n in cut.items() if d not in weight} for cut in cuts])
-        columns = self._slices([{d: n for d, n in cut.items() if d in weight} for cut in cuts])
-        return self._within("data_parallel", self._samples(rows)) & self._within("model_parallel", columns)
-
     def _samples(self, rows: Degrees) -> Degrees:
         """Into how many slices `rows` cut the batch."""
         if not self._batch.any():
@@ -137,25 +123,18 @@ class Restriction:
         batch = np.round(self._batch).astype(int)[:, None]
         return np.where(np.isnan(rows), np.nan, np.gcd(np.nan_to_num(rows).astype(int), batch))
 
-    def _pinned(
-        self, pin: OperatorPin, sig: Signature, strategies: Sequence[OpStrategy], cuts: Sequence[dict[str, Degrees]]
-    ) -> Allowed:
+    def _pinned(self, pin: OperatorPin, sig: Signature, strategies: Sequence[OpStrategy], slices: Slices) -> Allowed:
         if pin.inputs is not None:
             columns = [self._is_strategy(pin, sig, strategy) for strategy in strategies]
             return np.stack(columns, axis=1)
         if pin.dims is not None:
-            if not pin.dims.keys() <= {*sig.mesh}:
-                return np.zeros((self._family.members, len(strategies)), bool)
-            found: Allowed = np.ones((self._family.members, len(strategies)), bool)
+            found: Allowed = np.full((self._family.members, len(strategies)), pin.dims.keys() <= {*sig.mesh})
             for dim in pin.dims if pin.rest_free else sig.mesh:
-                found &= self._slices([{d: n for d, n in cut.items() if d == dim} for cut in cuts]) == pin.dims.get(
-                    dim, 1
-                )
+                found &= slices.of(dim.__eq__) == pin.dims.get(dim, 1)
             return found
         assert pin.slices is not None
         first = next((d for d in sig.outputs[0] if d), None)
-        of_first = self._slices([{d: n for d, n in cut.items() if d == first} for cut in cuts])
-        of_rest = self._slices([{d: n for d, n in cut.items() if d != first} for cut in cuts])
+        of_first, of_rest = slices.of(lambda d: d == first), slices.of(lambda d: d != first)
         result: Allowed = (of_first == self._product_of(pin.slices[0])) & (of_rest == self._product_of(pin.slices[1]))
         return result
 
@@ -169,7 +148,7 @@ class Restriction:
             if (wanted is None) != (fixed is None) or [len(x) for x in wanted or ()] != [len(x) for x in fixed or ()]:
                 return np.zeros_like(found)
             for w, g in zip(chain.from_iterable(wanted or ()), chain.from_iterable(fixed or ()), strict=True):
-                found &= self._degree(g) == w
+                found &= degree_of(self._family, g) == w
         return found
 
     def _product_of(self, factors: Sequence[str]) -> float:
@@ -180,8 +159,3 @@ class Restriction:
         least, most = self._limits.least.get(name, LOWEST[name]), self._limits.most.get(name, ALL)
         within: Allowed = (least <= numbers) & (numbers <= most)
         return within
-
-    def _slices(self, cuts: Sequence[dict[str, Degrees]]) -> Degrees:
-        """Slices of all dims together [members, strategies]."""
-        one = np.ones(self._family.members)
-        return np.stack([math.prod(cut.values(), start=one) for cut in cuts], axis=1)

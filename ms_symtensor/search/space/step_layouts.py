@@ -10,6 +10,7 @@ from ms_symtensor.algebra.divisors import divisors
 from ms_symtensor.program.passes import InFlight
 from ms_symtensor.program.schedule import PipelineSchedule
 from ms_symtensor.program.schedules import DEFAULT_SCHEDULER
+from ms_symtensor.search.constraints.arithmetic.conditions import forms_groups
 from ms_symtensor.search.space.domain import FINEST_MESH_DEVICES, meshes
 
 MAX_MODEL_AXIS = 64
@@ -128,19 +129,14 @@ def step_layouts_of_batch(device_num: int, micro_batch_num: int, batch: int, blo
     return tuple(
         StepLayout(stages, micro_batch_num, mesh or (1,), batch)
         for stages in every
-        if _has_group(device_num // stages)
+        if forms_groups(device_num // stages)
         for mesh in meshes(device_num // stages)
     )
 
 
 def _stage_nums(device_num: int, block_num: int) -> list[int]:
     """Into how many stages the devices can be divided."""
-    return [n for n in divisors(device_num) if n <= max(block_num, 1) and _has_group(device_num // n)]
-
-
-def _has_group(devices: int) -> bool:
-    """Whether MindSpore forms a group of so many."""
-    return devices in (1, 2, 4) or devices % 8 == 0
+    return [n for n in divisors(device_num) if n <= max(block_num, 1) and forms_groups(device_num // n)]
 
 
 def _without_mesh(shape: StepLayout) -> tuple[int, int, int]:

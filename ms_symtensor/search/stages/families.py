@@ -6,6 +6,7 @@ representative 4 x 2 only by one: what the latter allows, and what MindSpore acc
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from itertools import combinations
 
@@ -15,18 +16,36 @@ from numpy.typing import NDArray
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.ops.registry import Rule, signature
 from ms_symtensor.ops.signature import Unit, view
-from ms_symtensor.search.constraints.limits import Limits
+from ms_symtensor.search.constraints.limits import FREE, Limits
+from ms_symtensor.search.folded.batches import batch_powers
 from ms_symtensor.search.folded.folding import fold
-from ms_symtensor.search.folded.growth import batch_powers
 from ms_symtensor.search.space.domain import FINEST_MESH_DEVICES, prime_factors
 from ms_symtensor.search.space.family import REPRESENTATIVES, SPLIT, Family, Single, family, split_family
 from ms_symtensor.search.space.step_layouts import Round, StepLayout
-from ms_symtensor.search.stages.question import Question
 from ms_symtensor.search.tables.pricing import Pricer
 from ms_symtensor.search.tables.variables import Variables, variables
-from ms_symtensor.tensor.graph import Graph
+from ms_symtensor.tensor.graph import Graph, Source
 
 Mesh = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Question:
+    """The fastest step within `limits` on `cluster` whose devices hold `limit_B` bytes.
+
+    Attributes:
+        rules: signatures of further operators, by primitive name.
+        keep: the best of so many step layouts are told.
+        incumbent_s: seconds of a step that is known; what cannot beat it is not looked at closely.
+    """
+
+    cluster: Cluster
+    limit_B: float
+    rules: Mapping[str, Rule] | None = None
+    limits: Limits = FREE
+    keep: int = 10
+    incumbent_s: float = math.inf
+
 
 SAMPLES = {
     (1, Round.WHOLE): 6,
@@ -82,7 +101,9 @@ def variables_of(
     question: Question,
 ) -> tuple[Graph, Variables]:
     """The graph that one of `families` is looked at on, and its operators with their candidates on all `members`."""
-    return (_on_all if alike else _on_own_mesh)(graph_at, members, question.cluster, question.rules, question.limits)
+    graph, of, powers = (_on_all if alike else _on_own_mesh)(graph_at, members)
+    pricer = Pricer(question.cluster, of)
+    return graph, variables(graph, fold(graph), pricer, question.rules, powers, limits=question.limits)
 
 
 def laid_out_on(shapes: Sequence[StepLayout]) -> tuple[list[tuple[Mesh, int]], NDArray[np.intp]]:
@@ -92,30 +113,19 @@ def laid_out_on(shapes: Sequence[StepLayout]) -> tuple[list[tuple[Mesh, int]], N
     return list(number), np.array(which, dtype=np.intp)
 
 
-def _on_own_mesh(
-    graph_at: Callable[[int], Graph],
-    members: Sequence[StepLayout],
-    cluster: Cluster,
-    rules: Mapping[str, Rule] | None,
-    limits: Limits,
-) -> tuple[Graph, Variables]:
-    """The graph of shapes with one mesh and batch, and its operators with their candidates there: with one axis of few devices,
-    those that cut by a part of these too.
-    """
-    graph, mesh = graph_at(members[0].batch), members[0].mesh
+Looked = tuple[Graph, Family, Mapping[Source, tuple[int, ...]]]
+"""The graph that shapes are looked at on, their meshes, and what of the graph grows with the batch."""
+
+
+def _on_own_mesh(graph_at: Callable[[int], Graph], members: Sequence[StepLayout]) -> Looked:
+    """Of shapes with one mesh and batch: with one axis of few devices, those that cut by a part of these too."""
+    mesh = members[0].mesh
     is_coarse = len(mesh) > 1 or mesh[0] > FINEST_MESH_DEVICES
-    pricer = Pricer(cluster, Single(mesh if is_coarse else prime_factors(mesh[0])))
-    return graph, variables(graph, fold(graph), pricer, rules, limits=limits)
+    return graph_at(members[0].batch), Single(mesh if is_coarse else prime_factors(mesh[0])), {}
 
 
-def _on_all(
-    graph_at: Callable[[int], Graph],
-    members: Sequence[StepLayout],
-    cluster: Cluster,
-    rules: Mapping[str, Rule] | None,
-    limits: Limits,
-) -> tuple[Graph, Variables]:
-    """The representative's graph, and its operators with their candidates on all shapes of a family."""
+def _on_all(graph_at: Callable[[int], Graph], members: Sequence[StepLayout]) -> Looked:
+    """The representative's, on all shapes of a family."""
     axes, kind = len(members[0].mesh), members[0].round
     batch = SAMPLES[axes, kind]
     # What grows with the batch is seen beside a graph that another family, of most meshes, is looked at on.
@@ -127,9 +137,7 @@ def _on_all(
         of: Family = split_family(meshes, growth, [own // mesh[0] for mesh, own in laid])
     else:
         of = family(meshes, growth)
-    pricer = Pricer(cluster, of)
-    powers = batch_powers(graph, graph_at(other))
-    return graph, variables(graph, fold(graph), pricer, rules, powers, limits=limits)
+    return graph, of, batch_powers(graph, graph_at(other))
 
 
 def stands_for(mesh: Mesh, sizes: Sequence[int], member: Mesh, own: Sequence[int]) -> bool:

@@ -1,10 +1,9 @@
 """What screening has tried and learnt: shapes divided into stages, the most promising ones first."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from ms_symtensor.search.folded.chain import Chain
 from ms_symtensor.search.folded.places import occurrences
 from ms_symtensor.search.space.step_layouts import StepLayout
 from ms_symtensor.search.stages.estimate import Estimate, chain_of, divided, quickest_s
@@ -13,11 +12,10 @@ from ms_symtensor.search.stages.layout_candidates import Candidate, ConfigGroup
 
 @dataclass(frozen=True)
 class Screened:
-    """A setting of screening: its rows where memory is free, with bounds that hold whatever is recomputed; and all its rows."""
+    """A setting of screening: its rows where memory is free, one for a shape, with bounds that hold for all its layouts."""
 
     setting: ConfigGroup
     free: tuple[Candidate, ...]
-    known: tuple[Candidate, ...]
 
 
 @dataclass(frozen=True)
@@ -25,27 +23,25 @@ class ScreeningResult:
     """All that was learnt: feasible estimates by rising step time.
 
     `candidates` operator strategies were priced; `rows` are all choices of layouts that were priced, by rising bounds.
-    `ruled_out_s`: bounds of shapes whose layouts were not looked at.
     """
 
     estimates: tuple[Estimate, ...]
     candidates: int
     infeasible: tuple[StepLayout, ...]
     rows: tuple[Candidate, ...]
-    ruled_out_s: Mapping[StepLayout, float]
     screened: tuple[Screened, ...] = ()
 
     @property
     def bounds_s(self) -> dict[StepLayout, float]:
-        """Seconds that no step on a shape is faster than: whatever is recomputed, where blocks may be recomputed selectively."""
-        found = dict(self.ruled_out_s)
-        for one in self.screened:
-            for row in one.free if one.setting.problem.selects else ():
-                found[row.shape] = min(row.bound_s, found.get(row.shape, math.inf))
-        for row in self.rows:
-            if not row.problem.selects:
-                found[row.shape] = min(row.bound_s, found.get(row.shape, math.inf))
+        """Seconds that no step on a shape is faster than."""
+        found: dict[StepLayout, float] = {}
+        for row in (row for one in self.screened for row in one.free):
+            found[row.shape] = min(row.bound_s, found.get(row.shape, math.inf))
         return found
+
+
+NOTHING = ScreeningResult((), 0, (), ())
+"""Nothing was screened."""
 
 
 class Incumbents:
@@ -53,7 +49,6 @@ class Incumbents:
 
     def __init__(self, depths: tuple[int, ...], limit_B: float, keep: int, incumbent_s: float) -> None:
         self._depths, self._limit_B, self._keep, self._known_s = depths, limit_B, keep, incumbent_s
-        self._chains: dict[tuple, Chain] = {}
         self._known: dict[tuple, Estimate | None] = {}
         self._found: dict[StepLayout, Estimate] = {}
         self._times_s: list[float] = []  # of `_found`, rising
@@ -87,18 +82,9 @@ class Incumbents:
         else:
             self._refused.add(row.shape)
 
-    def promised_s(self, row: Candidate) -> float:
-        """Seconds of a step of `row`, inf where it does not fit; at least so many if others are faster."""
-        quickest_s = self._quickest_s(row)
-        if quickest_s >= self.worst_s:
-            return quickest_s
-        one = self._divided(row)
-        return math.inf if one is None else one.step_time_s
-
     def screening(
         self,
         rows: Sequence[Candidate],
-        ruled_out_s: Mapping[StepLayout, float],
         candidates: int,
         screened: Sequence[Screened] = (),
     ) -> ScreeningResult:
@@ -108,24 +94,13 @@ class Incumbents:
         best = tuple(
             sorted(self._found.values(), key=lambda e: (e.step_time_s, e.shape.stages, len(e.shape.mesh), e.shape.mesh))
         )
-        return ScreeningResult(best, candidates, tuple(refused), tuple(ordered), ruled_out_s, tuple(screened))
-
-    def chain(self, row: Candidate) -> Chain:
-        """The parts of `row`."""
-        key = _key(row)
-        if key not in self._chains:
-            self._chains[key] = chain_of(row, self._depths)
-        return self._chains[key]
+        return ScreeningResult(best, candidates, tuple(refused), tuple(ordered), tuple(screened))
 
     def _divided(self, row: Candidate) -> Estimate | None:
-        key = _key(row)
+        key = row.shape, row.level, row.choice.tobytes()
         if key not in self._known:
-            self._known[key] = divided(row, self.chain(row), self._limit_B)
+            self._known[key] = divided(row, chain_of(row, self._depths), self._limit_B)
         return self._known[key]
 
     def _quickest_s(self, row: Candidate) -> float:
         return quickest_s(row, occurrences(self._depths))
-
-
-def _key(row: Candidate) -> tuple:
-    return row.shape, row.level, row.choice.tobytes()

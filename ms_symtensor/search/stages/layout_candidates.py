@@ -4,22 +4,25 @@ A first look is quick: the layouts that are best where memory is free. The secon
 layouts that keep little, and better bounds.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ms_symtensor.program.settings import OptimizerLevel
+from ms_symtensor.ops.placement import OpStrategy
+from ms_symtensor.program.settings import OptimizerLevel, Settings
 from ms_symtensor.search.constraints.limits import Limits
 from ms_symtensor.search.folded.places import occurrences
 from ms_symtensor.search.space.step_layouts import StepLayout
-from ms_symtensor.search.stages.average_stage import average_weights
+from ms_symtensor.search.stages.bounds import hidden_ends_s
 from ms_symtensor.search.tables.elimination import Minimum
-from ms_symtensor.search.tables.parameters import stage_terms
+from ms_symtensor.search.tables.parameters import parameter_terms
 from ms_symtensor.search.tables.problem import Problem
 from ms_symtensor.search.tables.tables import Tables
-from ms_symtensor.search.tables.terms import Costs, Weights, occurring
+from ms_symtensor.search.tables.terms import Costs, Weights
 
 Array = NDArray[np.float64]
 Numbers = NDArray[np.intp]
@@ -51,14 +54,33 @@ class Candidate:
         """The same with this bound; itself if it has it."""
         return self if bound_s == self.bound_s else replace(self, bound_s=bound_s)
 
+    @property
+    def settings(self) -> Settings:
+        """The settings of a stage on its mesh, nothing recomputed."""
+        return replace(self.problem.settings, device_num=math.prod(self.shape.mesh), optimizer_level=self.level)
+
+    @cached_property
+    def strategies(self) -> dict[str, OpStrategy]:
+        """The strategies on its own mesh, by the operators' names in the network with SHORT blocks."""
+        known, found = self.problem.known, {}
+        for name, number in known.index.items():
+            strategy = known.items[number].strategies[self.choice[number]]
+            outputs = None if strategy.outputs is None else self._own(strategy.outputs)
+            found[name] = OpStrategy(self._own(strategy.inputs), outputs)
+        return found
+
+    def _own(self, slices: tuple[tuple[int, ...], ...]) -> tuple[tuple[int, ...], ...]:
+        """On its own mesh, `slices` of the representative."""
+        degree = self.problem.known.pricer.degree
+        return tuple(tuple(int(degree(n)[self.member]) for n in dims) for dims in slices)
+
 
 @dataclass(frozen=True)
 class ConfigGroup:
     """One optimizer level, the tables under it, and the shapes for which MindSpore allows it: those with the
     numbers `which` of `shapes`.
 
-    `members` [shapes]: the members of the family of `problem` that are their meshes and batches. `slack_s` [shapes]: so much
-    faster may be steps under levels that are left out; all bounds allow for it.
+    `members` [shapes]: the members of the family of `problem` that are their meshes and batches.
     """
 
     problem: Problem
@@ -68,7 +90,6 @@ class ConfigGroup:
     level: OptimizerLevel
     tables: Tables
     which: Numbers
-    slack_s: Array
 
     @property
     def occurrences(self) -> tuple[int, ...]:
@@ -91,46 +112,29 @@ class ConfigGroup:
         return [self._at(found[of], n) for n, of in single.items() if of in found]
 
     def _at(self, plain: Candidate, number: int) -> Candidate:
-        """What `plain`, where memory is free, says of a shape that differs by its virtual stages."""
+        """What `plain`, where memory is free, says of a shape that differs by its virtual stages; its bound allows for what later
+        stages hide at the end of a step.
+        """
         shape = self.shapes[number]
-        bound_s = plain.bound_s * _share(shape, plain.shape) - float(self.slack_s[number])
+        bound_s = plain.bound_s * _share(shape, plain.shape) - self.hidden_s(shape, plain)
         return replace(plain, shape=shape, number=number, bound_s=bound_s)
 
-    def saves_s(self, than: "ConfigGroup") -> tuple[Array, NDArray[np.bool_]]:
-        """Seconds [shapes] that a step takes less at most than with the same layouts under the level of `than`, inf where every
-        micro-batch may be faster; and whether it may need less memory.
-        """
-        weights = self._weights(np.arange(len(self.shapes)))
-        parameters = self.tables.parameters
-        (once,) = occurring(parameters, [weights.once_s])
-        total, slimmer = np.zeros(len(self.shapes)), np.zeros(len(self.shapes), dtype=bool)
-        for occurs, mine, other in zip(once, parameters, than.tables.parameters, strict=True):
-            more_B = [
-                mine.at_rest_B + kept - other.at_rest_B - other_kept
-                for kept, other_kept in (
-                    (mine.kept_B, other.kept_B), (mine.kept_recomputed_B, other.kept_recomputed_B)
-                )
-            ]  # fmt: skip
-            with np.errstate(invalid="ignore"):  # what MindSpore would not train rightly is so under every level
-                saved = np.nan_to_num(other.once_s - mine.once_s, nan=0.0)
-            axes = tuple(range(1, saved.ndim))
-            total += occurs * np.maximum(saved.max(axis=axes), 0.0)[self.members]
-            total[(mine.each_s < other.each_s).any(axis=axes)[self.members]] = np.inf
-            slimmer |= (np.minimum(*more_B) < 0).any(axis=axes)[self.members]
-        return total, slimmer
+    def hidden_s(self, shape: StepLayout, row: Candidate) -> float:
+        """What the tables' sum counts at most too much of the end of a step on `shape`, with the layouts of `row`."""
+        return hidden_ends_s(shape, self.occurrences, row.costs)
 
     def slim(self, among: Sequence[Candidate], limit_B: float) -> tuple[list[Candidate], dict[StepLayout, float]]:
         """For the shapes of `among`, results of `fastest`: these again, and those that are best where memory is dear.
 
         The bound is the largest value of the Lagrangian dual D(λ) = min over layouts and recomputation r of T + λ (M - limit),
-        M being the memory of an average stage; λ = 0, and what recomputation pays for a byte. And bounds that hold whatever is
-        recomputed: as if everything were, in no time.
+        M being the memory of an average stage; λ = 0, and what recomputation pays for a byte. And bounds that hold where blocks
+        may be recomputed selectively, too: as if everything were, in no time.
         """
         if not among:
             return [], {}
         which = np.array([row.number for row in among], dtype=np.intp)
         fast = Costs(*(np.stack([getattr(row.costs, f.name) for row in among], axis=1) for f in fields(Costs)))
-        bound = np.array([row.bound_s for row in among])
+        bound, hidden_s = np.array([(row.bound_s, self.hidden_s(row.shape, row)) for row in among]).T
         weights = self._weights(which)
         saved = (weights.saved_B * (fast.kept_B - fast.kept_recomputed_B))[1:-1].sum(axis=0)
         recomputation = (weights.recompute_s * fast.recompute_s)[1:-1].sum(axis=0)
@@ -147,7 +151,7 @@ class ConfigGroup:
             np.repeat([s for _, s, _ in paths], count),
             prices,
         )
-        *values, free = least.value.reshape(len(paths), -1)[:3] - price * limit_B - self.slack_s[which]
+        *values, free = least.value.reshape(len(paths), -1)[:3] - price * limit_B - hidden_s
         bound = np.maximum(bound, np.min(values, axis=0))
         first = [row.bound_by(float(least_s)) for row, least_s in zip(among, bound, strict=True)]
         dear = [
@@ -155,16 +159,8 @@ class ConfigGroup:
             for way in (0, 1, *range(3, len(paths)))
             for row in self.rows_of(which, least.assignment[way * count : (way + 1) * count], bound)
         ]
-        return first + dear, {row.shape: float(free_s) for row, free_s in zip(among, free, strict=True)}
-
-    def at_rest_B(self, which: Numbers) -> Array:
-        """Bytes [which] of parameters, gradients and optimizer states that an average stage holds at least, in any layouts."""
-        weights = self._weights(which)
-        dear = replace(weights, kept_B=np.zeros_like(weights.kept_B))
-        least = self._least(which, dear, price=np.ones(len(which)))  # a second for a byte: no layout takes that long
-        costs = self.tables.by_place(least.assignment, self.members[which])
-        found: Array = (weights.at_rest_B * costs.at_rest_B).sum(axis=0)
-        return found
+        holds = free if self.problem.selects else bound
+        return first + dear, {row.shape: float(bound_s) for row, bound_s in zip(among, holds, strict=True)}
 
     @property
     def _shares(self) -> tuple[float, float]:
@@ -212,7 +208,7 @@ def combines(shape: StepLayout, level: OptimizerLevel, limits: Limits) -> bool:
 def fixed_candidate(of: Problem, shape: StepLayout, level: OptimizerLevel) -> Candidate:
     """The row of `of`, whose variables have one candidate each."""
     settings = replace(of.settings, optimizer_level=level)
-    parameters = stage_terms(of.known, of.parameters, settings, [shape.accumulates], [shape.stages > 1])
+    parameters = parameter_terms(of.known, of.parameters, settings, [shape.accumulates], [shape.stages > 1])
     choice = np.zeros((1, len(of.known.items)), dtype=np.intp)
     costs = Tables(of, parameters).by_place(choice, np.zeros(1, dtype=np.intp))
     return Candidate(shape, level, 0.0, costs.of(0), 0, 0, of, choice[0])
@@ -222,3 +218,26 @@ def _share(shape: StepLayout, plain: StepLayout) -> float:
     """The share of an even step with one virtual stage that one with several takes: (M + (P - 1) / v) / (M + P - 1)."""
     even_s = [1.0] * shape.stages
     return shape.schedule.step_s(even_s, 0.0) / plain.schedule.step_s(even_s, 0.0)
+
+
+def average_weights(occurrences: tuple[int, ...], members: Sequence[StepLayout]) -> Weights:
+    """How often every place counts on an average stage; the network has it so often as `occurrences` says.
+
+    Early stages keep more micro-batches: no less is kept than with all blocks on the last one. Nor is more saved: n micro-batches
+    that wait in a block need n (kept - saved), which is least where n is, since no block saves more than it keeps. The runs of
+    the last stage keep what they do, and save no more than if in each as many waited as in the one with the most.
+    """
+    depth = np.array(occurrences, dtype=float)[:, None]
+    stages, number, runs = np.array([(m.stages, m.micro_batch_num, m.interleave) for m in members], dtype=float).T
+    kept, saved = np.array([(_least(m), max(m.in_flight(m.stages - 1).runs)) for m in members], dtype=float).T
+    each = depth * (number + (stages - 1) / runs) / stages
+    inside = np.ones((len(occurrences), 1))
+    inside[[0, -1]] = 0.0
+    kept_B = depth * np.where(inside > 0, kept, 1.0) / stages
+    return Weights(each, each, depth / stages, kept_B, inside * depth * saved / stages, depth / stages)
+
+
+def _least(shape: StepLayout) -> float:
+    """Micro-batches that a block on the last stage keeps at least on average: of unequal runs the last ones are longer."""
+    last, runs = shape.in_flight(shape.stages - 1), shape.interleave
+    return min(sum(last.of_blocks(n)) / n for n in range(runs, 2 * runs))

@@ -9,6 +9,7 @@ On stage i of P, 1F1B keeps the activations of min(M, P - i) micro-batches; with
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from math import inf
 
 from ms_symtensor.program.schedule import PipelineSchedule
@@ -19,9 +20,6 @@ Held = tuple[int, int, float, float, int]
 
 PACE_TOLERANCE = 1e-7
 """The pace is found to this fraction of itself."""
-
-NEAR = 1.1
-"""The pace is looked for up to so many times the least one that is left before it is halved from there (empirical)."""
 
 
 def laid_out(
@@ -76,17 +74,15 @@ def _with_more(chain: Chain, found: tuple[Stage, ...], turns: PipelineSchedule, 
 
 
 def divided_chain(
-    chain: Chain, limits_B: Sequence[float], turns: PipelineSchedule, most: float = inf, within_s: float = inf
+    chain: Chain, limits_B: Sequence[float], turns: PipelineSchedule, most: float = inf
 ) -> tuple[Stage, ...] | None:
-    """The stages with which a step is the fastest, that fit, each with at most so many recomputed blocks. None where none fits,
-    and where it is seen at once that they take more than `within_s`.
+    """The stages with which a step is the fastest, that fit, each with at most so many recomputed blocks; None where none fits.
 
     First those with the smallest pace; then, stage by stage that ends the step latest, those with a larger one that end sooner.
     """
     on = _Stages(chain, limits_B, turns, most)
     least_s = chain.once_s[min(2, len(chain.parts)) if len(limits_B) > 1 else -1]  # the first stage waits for no other
-    spare_s = within_s - chain.each_s[-1] / turns.interleave - least_s
-    best = found = on.fastest(spare_s / turns.slowest if turns.slowest else inf)
+    best = found = on.fastest()
     if best is None or len(limits_B) == 1:
         return best
     while found is not None and (end_s := _ending_s(found, turns)) > (1 + PACE_TOLERANCE) * least_s:
@@ -122,15 +118,14 @@ class _Stages:
         """
         chain = self.chain
         best, high = self._filled(pace_s, once_s)
-        low, is_next = max(chain.longest_s, chain.each_s[-1] / self.stages), False
+        low = max(chain.longest_s, chain.each_s[-1] / self.stages)
         while best is not None and self.stages > 1 and high - low > PACE_TOLERANCE * high:
-            # The smallest pace that is left is often the one that is sought, if a stage takes more at that.
-            middle = (1 + PACE_TOLERANCE / 2) * low if is_next else min((low + high) / 2, NEAR * low)
+            middle = (low + high) / 2
             found, slowest_s = self._filled(middle, once_s)
             if found is None:
-                low, is_next = max(middle, slowest_s), slowest_s > middle and not is_next
+                low = max(middle, slowest_s)
             else:
-                best, high, is_next = found, slowest_s, False
+                best, high = found, slowest_s
         return None if best is None else tuple(chain.stage(*held) for held in best)
 
     def _filled(self, pace_s: float, once_s: float) -> tuple[list[Held] | None, float]:
@@ -138,41 +133,36 @@ class _Stages:
         one, and the slowest one's seconds; if that is not all, None, and the smallest pace, above this one, at which a stage
         would take more.
         """
-        blocks, before_s, before_once_s = self.chain.blocks, self.chain.each_s, self.chain.once_s
-        found, longer_s, is_limited = list[Held](), inf, once_s < inf
-        start, before, whole, waits_s = 0, 0, len(self.chain.parts), 0.0
+        blocks, before_once_s, whole = self.chain.blocks, self.chain.once_s, len(self.chain.parts)
+        found, longer_s, start, waits_s = list[Held](), inf, 0, 0.0
         for number in range(self.stages):
             later = self.stages - number - 1
-            # The longest run that leaves a block for every run of every later stage, and that holds those of its own.
+            # The longest run that leaves a block for every run of every later stage; the shortest that holds those of its own.
             high = bisect_right(blocks, blocks[-1] - later * self.runs) - 1 if later else whole
-            low = max(bisect_left(blocks, blocks[start] + self.runs), start + 1) - 1 if later else whole - 1
-            one = None
-            # What lasts as long without recomputation is tried first, then as many parts as the stage before has.
-            quick = middle = bisect_right(before_s, before_s[start] + pace_s) - 1
-            near = start + before
-            while low < high:
-                middle = min(max(middle, low + 1), high)
-                is_late = is_limited and before_once_s[middle] - before_once_s[start] > once_s + waits_s
-                more = None if is_late else self._make_feasible(number, start, middle)
-                if more is None or more[0] > pace_s:
-                    longer_s = longer_s if more is None else min(longer_s, more[0])
-                    high = middle - 1
-                    middle = near if low < near < middle else (low + high + 1) // 2
-                else:
-                    one, low = more, middle
-                    middle = middle + 1 if middle in (quick, near) else (low + high + 1) // 2
+            low = max(bisect_left(blocks, blocks[start] + self.runs), start + 1) if later else whole
+            # A stage that is late may end the step too late.
+            latest = bisect_right(before_once_s, before_once_s[start] + once_s + waits_s) - 1
+            ends = range(low, min(high, latest) + 1)
+            taken = bisect_left(ends, True, key=partial(self._is_longer, number, start, pace_s))
+            if taken < len(ends) and (more := self._make_feasible(number, start, ends[taken])) is not None:
+                longer_s = min(longer_s, more[0])
+            one = self._make_feasible(number, start, ends[taken - 1]) if taken else None
             if one is None:
                 return None, longer_s
-            found.append((start, low, *one))
+            found.append((start, ends[taken - 1], *one))
             waits_s += one[0] / self.interleave
-            start, before = low, low - start
+            start = ends[taken - 1]
         return found, max(each_s for _, _, each_s, _, _ in found)
 
+    def _is_longer(self, number: int, start: int, pace_s: float, end: int) -> bool:
+        """Whether a stage that ends there takes more than a pace, or does not fit."""
+        one = self._make_feasible(number, start, end)
+        return one is None or one[0] > pace_s
+
     def _make_feasible(self, number: int, start: int, end: int) -> tuple[float, float, int] | None:
-        """`Chain.make_feasible` of a stage, asked for from pace to pace, and for other runs of parts that are alike."""
-        first = self.chain.first_alike(start, end)
-        key = number, first, end - start
+        """`Chain.make_feasible` of a stage, asked for from pace to pace."""
+        key = number, start, end
         if key not in self._known:
-            flight, limit_B = self.in_flight[number], self.limits_B[number]
-            self._known[key] = self.chain.make_feasible(first, first + end - start, flight, limit_B, self.most)
+            limit_B = self.limits_B[number]
+            self._known[key] = self.chain.make_feasible(start, end, self.in_flight[number], limit_B, self.most)
         return self._known[key]

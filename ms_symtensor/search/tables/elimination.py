@@ -9,7 +9,7 @@ network is a chain with short cuts. The order in which variables go decides how 
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, reduce
+from functools import reduce
 from itertools import combinations
 from typing import NamedTuple
 
@@ -24,11 +24,10 @@ Neighbours = Mapping[int, set[int]]
 """For every variable those that stand in a table with it."""
 
 MAX_ENTRIES = 1 << 27
-"""Largest table that is built, 1 GiB of float64: many problems are solved some after others; a graph that needs more for one is
-refused rather than swapped."""
+"""Largest table that is built, 1 GiB of float64: a graph that needs more for one problem is refused rather than swapped."""
 
-CACHED_ENTRIES = 1 << 16
-"""Entries of a sum that is formed at once, 512 KiB of float64 (empirical: that stays in a core's cache)."""
+TOGETHER = 1 << 22
+"""Problems whose sums together have more entries than so many, 32 MiB of float64, are solved some after others (empirical)."""
 
 
 class Factor(NamedTuple):
@@ -110,145 +109,69 @@ def minimise(sizes: Sequence[int], factors: Sequence[Factor], order: Sequence[in
     for factor in factors:
         known = added.get(factor.scope)
         added[factor.scope] = factor.table if known is None else known + factor.table
-    scopes = tuple(added)
     if order is None:
-        order = elimination_order(sizes, scopes)
+        order = elimination_order(sizes, tuple(added))
     problems = factors[0].table.shape[0] if factors else 1
-    scopes, parts = _of_several_values(sizes, added)
-    axes, turns = _turns(tuple(sizes), scopes, tuple(order))
-    if problems > 1 and problems * max((turn.entries for turn in turns), default=0) > MAX_ENTRIES:
-        return _in_halves(sizes, added, order)
-    # Problems last: all that is summed and compared runs over them, and the axes before come in turn.
-    tables = [np.ascontiguousarray(table.transpose(of)) for table, of in zip(parts, axes, strict=True)]
-    value = np.zeros(problems) + sum(table for table, scope in zip(parts, scopes, strict=True) if not scope)
-    decided = []
-    for turn in turns:
-        summed, least = _least(turn, tables, problems)
-        tables.append(least)
-        decided.append(summed)
-        if not turn.others:
+    number = {variable: n for n, variable in enumerate(order)}
+    left = [_in_order(scope, table, sizes, number) for scope, table in added.items()]
+    value = np.zeros(problems) + sum(table for scope, table in left if not scope)
+    decided, summed = list[tuple[int, tuple[int, ...], Table]](), 0
+    for variable in order:
+        among = [one for one in left if one[0][:1] == (variable,)]
+        if not among:
+            continue
+        others = tuple(sorted({v for scope, _ in among for v in scope[1:]}, key=number.__getitem__))
+        entries = sizes[variable] * math.prod(sizes[v] for v in others)
+        summed += problems * entries
+        if problems > 1 and summed > TOGETHER:
+            for copies in (left, among, decided):
+                copies.clear()
+            return _in_halves(sizes, added, order)
+        if entries > MAX_ENTRIES:
+            raise InputError(
+                f"the search would need a table of {entries} entries; this graph joins too many operators at one tensor"
+            )
+        # Small ones come first: the large sum is formed once.
+        among.sort(key=lambda one: one[1].size)
+        total = reduce(np.add, (_spread(scope, table, others) for scope, table in among))
+        decided.append((variable, others, total))
+        least = total.min(axis=0)
+        left.append((others, least))
+        if not others:
             value = value + least
-    # A variable's best value needs looking for only where the variables after it ended up.
-    found: list[int | NDArray[np.intp]] = [0] * len(sizes)
-    each = np.arange(problems) if problems > 1 else 0
-    for turn, summed in zip(reversed(turns), reversed(decided), strict=True):
-        at = np.zeros((sizes[turn.variable], problems) if problems > 1 else sizes[turn.variable])
-        for others, table in summed:
-            index = (slice(None), *(found[v] for v in others), each)
-            at += table[index]
-        found[turn.variable] = at.argmin(axis=0)
-    return Minimum(value, np.array(found, dtype=np.intp).reshape(len(sizes), problems).T)
+    # A variable's best value is looked for where the variables after it ended up.
+    found = np.zeros((len(sizes), problems), dtype=np.intp)
+    for variable, others, total in reversed(decided):
+        at = slice(None), *(found[v] for v in others), np.arange(problems)
+        found[variable] = total[at].argmin(axis=0)
+    return Minimum(value, found.T)
 
 
-def _of_several_values(
-    sizes: Sequence[int], added: Mapping[tuple[int, ...], Table]
-) -> tuple[tuple[tuple[int, ...], ...], list[Table]]:
-    """The scopes and tables of `added` without the variables of one value, which need no axis: arrays have 32 at most."""
-    scopes = tuple(tuple(v for v in scope if sizes[v] > 1) for scope in added)
-    tables = [
-        table.reshape((len(table), *(sizes[v] for v in scope)))
-        for table, scope in zip(added.values(), scopes, strict=True)
-    ]
-    return scopes, tables
+def _in_order(
+    scope: tuple[int, ...], table: Table, sizes: Sequence[int], number: Mapping[int, int]
+) -> tuple[tuple[int, ...], Table]:
+    """A table over the variables that have several values (arrays have 32 axes at most), those first that are eliminated first.
+
+    The problems come last: all that is summed and compared runs over them.
+    """
+    several = [v for v in scope if sizes[v] > 1]
+    ordered = sorted(several, key=number.__getitem__)
+    found = table.reshape((len(table), *(sizes[v] for v in several)))
+    return tuple(ordered), np.ascontiguousarray(found.transpose(*(1 + several.index(v) for v in ordered), 0))
+
+
+def _spread(scope: tuple[int, ...], table: Table, others: tuple[int, ...]) -> Table:
+    """`table` with an axis for its first variable, for each of the `others`, and for the problems."""
+    axes = slice(None), *(slice(None) if v in scope else None for v in others), slice(None)
+    found: Table = table[axes]
+    return found
 
 
 def _in_halves(sizes: Sequence[int], added: Mapping[tuple[int, ...], Table], order: Sequence[int]) -> Minimum:
     """The minima of one half of the problems after those of the other."""
     problems = len(next(iter(added.values())))
-    halves = [
+    one, other = (
         minimise(sizes, [Factor(scope, table[part]) for scope, table in added.items()], order)
         for part in (slice(problems // 2), slice(problems // 2, None))
-    ]
-    value, assignment = ([getattr(half, name) for half in halves] for name in ("value", "assignment"))
-    return Minimum(np.concatenate(value), np.concatenate(assignment))
-
-
-@dataclass(frozen=True)
-class _Turn:
-    """The elimination of `variable`, which leaves a table over the `others`, sized `shape`; `entries` are summed before.
-
-    `parts`: the tables that are added, by number, each with the variables after the first and the index that gives it an axis
-    for every one of the others, of one value where it does not depend on it, and one for the problems.
-    """
-
-    variable: int
-    others: tuple[int, ...]
-    shape: tuple[int, ...]
-    entries: int
-    parts: tuple[tuple[int, tuple[int, ...], tuple[slice | None, ...]], ...]
-
-
-@lru_cache(maxsize=64)
-def _turns(
-    sizes: tuple[int, ...], scopes: tuple[tuple[int, ...], ...], order: tuple[int, ...]
-) -> tuple[tuple[tuple[int, ...], ...], tuple[_Turn, ...]]:
-    """How tables over `scopes` are transposed, and what is done with them and with the tables that are left, which are numbered
-    on.
-
-    Every table waits for the first of its variables that is eliminated; the first axis is that variable's.
-    """
-    number = {variable: n for n, variable in enumerate(order)}
-    ordered = [tuple(sorted(scope, key=number.__getitem__)) for scope in scopes]
-    axes = tuple((*(1 + scope.index(v) for v in mine), 0) for mine, scope in zip(ordered, scopes, strict=True))
-    counts_in_flight: list[list[int]] = [[] for _ in order]
-    for table, scope in enumerate(ordered):
-        if scope:
-            counts_in_flight[number[scope[0]]].append(table)
-    turns = []
-    for variable, among in zip(order, counts_in_flight, strict=True):
-        # Small ones come first: the large sum is formed once.
-        among.sort(key=lambda table: math.prod(sizes[v] for v in ordered[table]))
-        others = tuple(sorted({v for table in among for v in ordered[table]} - {variable}, key=number.__getitem__))
-        shape = tuple(sizes[v] for v in others)
-        parts = tuple(
-            (
-                table,
-                ordered[table][1:],
-                (slice(None), *(slice(None) if v in ordered[table] else None for v in others), slice(None)),
-            )
-            for table in among
-        )
-        turns.append(_Turn(variable, others, shape, sizes[variable] * math.prod(shape), parts))
-        if others:
-            counts_in_flight[number[others[0]]].append(len(ordered))
-        ordered.append(others)
-    return axes, tuple(turns)
-
-
-def _least(turn: _Turn, tables: Sequence[Table], problems: int) -> tuple[list[tuple[tuple[int, ...], Table]], Table]:
-    """The tables whose sum is minimised, each with its variables after the first; and the minimum, [values of the others,
-    problems].
-
-    The sum is formed for some values of the others at a time, so that it stays in the cache; where that is all of them, it is
-    kept.
-    """
-    entries = problems * turn.entries
-    if entries > MAX_ENTRIES:
-        raise InputError(
-            f"the search would need a table of {entries} entries; this graph joins too many operators at one tensor"
-        )
-    if not turn.parts:
-        return [], np.zeros((*turn.shape, problems))
-    parts = [tables[number][index] for number, _, index in turn.parts]
-    apart = 0  # of so many of the others, a value at a time
-    while entries > CACHED_ENTRIES and apart < len(turn.shape):
-        entries //= turn.shape[apart]
-        apart += 1
-    if not apart:
-        total = reduce(np.add, parts)
-        return [(turn.others, total)], np.minimum.reduce(total, axis=0)
-    least = np.empty((*turn.shape, problems))
-    for values in np.ndindex(turn.shape[:apart]):
-        total = reduce(np.add, (_at(part, values) for part in parts))
-        np.minimum.reduce(total, axis=0, out=least[values])
-    return [(others, tables[number]) for number, others, _ in turn.parts], least
-
-
-def _at(part: Table, values: tuple[int, ...]) -> Table:
-    """`part` where the first of the others have these values."""
-    index: tuple[slice | int, ...] = (
-        slice(None),
-        *(value if size > 1 else 0 for value, size in zip(values, part.shape[1:], strict=False)),
     )
-    found: Table = part[index]
-    return found
+    return Minimum(np.concatenate([one.value, other.value]), np.concatenate([one.assignment, other.assignment]))

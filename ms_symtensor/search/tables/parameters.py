@@ -20,7 +20,7 @@ from ms_symtensor.program.program import ParameterPlacement
 from ms_symtensor.program.settings import OptimizerLevel, Settings
 from ms_symtensor.search.folded.places import Counts, Places
 from ms_symtensor.search.tables.pricing import Pricer
-from ms_symtensor.search.tables.terms import Terms, no_table, terms
+from ms_symtensor.search.tables.terms import Terms, merged, terms
 from ms_symtensor.search.tables.variables import Variables
 from ms_symtensor.tensor.dtype import size_B
 from ms_symtensor.tensor.graph import Graph, OpOutput, Parameter, ParameterRef, Source
@@ -179,38 +179,21 @@ class MicroBatches(NamedTuple):
     in_stages: NDArray[np.bool_]
 
 
-def stage_terms(
+def parameter_terms(
     known: Variables,
     uses: tuple[ParameterUse, ...],
     settings: Settings,
-    accumulates: Sequence[bool],
-    in_stages: Sequence[bool],
-) -> list[Terms]:
-    """`parameter_terms` on members some of which take several micro-batches, some of these in pipeline stages: copies in use are
+    accumulates: Sequence[bool] | None = None,
+    in_stages: Sequence[bool] | None = None,
+) -> tuple[Terms, ...]:
+    """The parameters' tables under `settings`: gradients, gathers, update; weights, gradients, states, copies in use, which are
     there once for all micro-batches.
-    """
-    found = parameter_terms(known, uses, settings, MicroBatches(np.array(accumulates), np.array(in_stages)))
-    return [
-        replace(
-            t,
-            at_rest_B=t.at_rest_B + t.kept_B,
-            kept_B=no_table(t.kept_B.shape),
-            kept_recomputed_B=no_table(t.kept_B.shape),
-        )
-        for t in found
-    ]
 
-
-def parameter_terms(
-    known: Variables, uses: tuple[ParameterUse, ...], settings: Settings, micro_batches: MicroBatches | None = None
-) -> list[Terms]:
-    """The parameters' tables under `settings`: gradients, gathers, update; weights, gradients, states, copies in use.
-
-    `micro_batches`: none is the whole batch at once.
+    On which members gradients add up over several micro-batches, on which of these in pipeline stages; None: nowhere.
     """
     found = []
     none = np.zeros(known.pricer.family.members, dtype=bool)
-    micro = MicroBatches(none, none) if micro_batches is None else micro_batches
+    micro = MicroBatches(*(none if flags is None else np.array(flags) for flags in (accumulates, in_stages)))
     alike: dict[tuple, dict[Layout, Priced]] = {}
     unshared = replace(settings, optimizer_level=OptimizerLevel.NONE)
     for use in uses:
@@ -221,22 +204,17 @@ def parameter_terms(
             if layout not in priced:
                 plain = place_parameter(use.parameter, layout, unshared, summed, unsummed=not summed)
                 priced[layout] = _priced(known.pricer, use, plain, settings, micro)
-        each_s, once_s, used_B, rest_B = (
+        each_s, once_s, rest_B = (
             np.stack(part, axis=1) for part in zip(*(priced[layout] for layout in layouts), strict=True)
         )
-        found.append(
-            terms(
-                (use.number,), use.counts, each_s.shape, each_s=each_s, once_s=once_s, kept_B=used_B,
-                kept_recomputed_B=used_B, at_rest_B=rest_B,
-            )
-        )  # fmt: skip
+        found.append(terms((use.number,), use.counts, each_s.shape, each_s=each_s, once_s=once_s, at_rest_B=rest_B))
         if use.parameter.requires_grad and any(read.behind for read in use.reads) and micro.adds_up.any():
             found.append(_behind(known.pricer, use, layouts, micro))
-    return found
+    return merged(found)
 
 
-Priced = tuple[Array, Array, Array, Array]
-"""Seconds per micro-batch and per step, bytes of the copies in use and at rest; each [members]."""
+Priced = tuple[Array, Array, Array]
+"""Seconds per micro-batch and per step, bytes, those of the copies in use among them; each [members]."""
 
 
 def _priced(
@@ -258,8 +236,8 @@ def _priced(
     whole = _placed(pricer, use, plain, np.ones(family.members), settings, micro)
     if not divides.any():
         return whole
-    each_s, once_s, used_B, rest_B = (np.where(divides, a, b) for a, b in zip(shared, whole, strict=True))
-    return each_s, once_s, used_B, rest_B
+    each_s, once_s, rest_B = (np.where(divides, a, b) for a, b in zip(shared, whole, strict=True))
+    return each_s, once_s, rest_B
 
 
 def _placed(
@@ -274,7 +252,7 @@ def _placed(
     elements = math.prod(layout.shape) / pricer.degree(math.prod(layout.cuts))
     nothing = np.zeros(family.members)
     if use.parameter.requires_grad and not (is_feasible(layout.copies) and is_synchronised(placement)):
-        return np.full(family.members, np.inf), nothing, nothing, nothing
+        return np.full(family.members, np.inf), nothing, nothing
 
     def seconds(kind: str, group: DeviceGroup | None, size_B: Array) -> Array:
         return pricer.node_s(kind, group, size_B, nothing)
@@ -300,9 +278,9 @@ def _placed(
     elif first.casts:
         recomputation = settings.optimizer_level is OptimizerLevel.LEVEL3 and is_shared and first.in_gradient
         use_s = use_s + (1 + recomputation) * pricer.local_s("Cast", share * (stored + size_B(first.dtype)))
-    once_s, rest_B = use_s + cost.sum_s + cost.update_s, cost.at_rest_B + nothing
+    once_s, rest_B = use_s + cost.sum_s + cost.update_s, cost.at_rest_B + kept_B
     if not use.parameter.requires_grad:
-        return nothing, once_s, kept_B, rest_B
+        return nothing, once_s, rest_B
     grad_s = _added_s(pricer, use.reads, tied, elements, stored)
     scatters_each = settings.optimizer_level is OptimizerLevel.LEVEL2
     before = tuple(replace(read, users=read.users - read.behind, behind=0) for read in use.reads)
@@ -311,9 +289,9 @@ def _placed(
         once_s = once_s + np.where(micro.in_stages, _adding_s(pricer, elements, placement.dtype), 0.0)
     if not scatters_each:
         each_s = np.where(adds_up, _added_s(pricer, before, tied, elements, stored) + total_s, grad_s)
-        return each_s, once_s + cost.scatter_s, kept_B, rest_B + adds_up * (elements * stored - cost.gradient_B)
+        return each_s, once_s + cost.scatter_s, rest_B + adds_up * (elements * stored - cost.gradient_B)
     each_s = _scattered_s(pricer, before, cost.scatter_s + nothing, elements, share, stored) + total_s
-    return np.where(adds_up, each_s, grad_s), once_s + np.where(adds_up, 0.0, cost.scatter_s), kept_B, rest_B
+    return np.where(adds_up, each_s, grad_s), once_s + np.where(adds_up, 0.0, cost.scatter_s), rest_B
 
 
 def _behind(pricer: Pricer, use: ParameterUse, layouts: Sequence[Layout], micro: MicroBatches) -> Terms:

@@ -23,7 +23,7 @@ class Pricer:
     def __init__(self, cluster: Cluster, family: Family) -> None:
         self.cluster, self.family = cluster, family
         self._numbers: dict[tuple[str, DeviceGroup | None], int] = {}
-        self._lines = _ColumnPool(family.members)
+        self._lines: list[tuple[Array, bool]] = []
         self._lattices: dict[DeviceGroup, _Lattices] = {}
         self._priced: dict[tuple[str, DeviceGroup, bytes, bytes], Array] = {}
 
@@ -72,14 +72,16 @@ class Pricer:
         """The number by which `nodes_s` knows nodes of `kind` on `group`."""
         key = (kind, group if kind in COLLECTIVES else None)
         if key not in self._numbers:
-            self._numbers[key] = self._lines.add(self._lines_of(*key), adds=key[1] is None)
+            self._numbers[key] = len(self._lines)
+            self._lines.append((self._lines_of(*key), key[1] is None))
         return self._numbers[key]
 
     def nodes_s(self, numbers: Sequence[int], input_B: Array, output_B: Array) -> Array:
         """`node_s` of many nodes with these `numbers`: [nodes, members], like the bytes."""
-        lines = self._lines
-        size_B = np.where(lines.adds[numbers, None], input_B + output_B, np.maximum(input_B, output_B))
-        starts_B, alpha_s, per_B = lines.columns[:, numbers]
+        lines, adds = zip(*(self._lines[number] for number in numbers), strict=True)
+        size_B = np.where(np.array(adds)[:, None], input_B + output_B, np.maximum(input_B, output_B))
+        width = max(one.shape[-1] for one in lines)
+        starts_B, alpha_s, per_B = np.stack([_padded(one, width) for one in lines], axis=1)
         piece = (size_B[..., None] >= starts_B).sum(axis=-1, keepdims=True) - 1
         found: Array = (
             np.take_along_axis(alpha_s, piece, axis=-1)[..., 0]
@@ -88,7 +90,9 @@ class Pricer:
         return found
 
     def _lines_of(self, kind: str, group: DeviceGroup | None) -> Array:
-        """[columns, members, pieces], as `_ColumnPool` has them."""
+        """The piecewise linear time of a node [columns, members, pieces]: from so many bytes on, so many seconds, and seconds per
+        byte; of the sum of the bytes that go in and out on one device, else of the larger number.
+        """
         members = self.family.members
         if group is None:
             local = ((0.0, 0.0, 0.0),) if kind in VIEWS else local_time(self.cluster, kind == SWAP).pieces
@@ -129,29 +133,10 @@ NOWHERE = (np.inf, 0.0, 0.0)
 """A piece that no message is large enough for."""
 
 
-class _ColumnPool:
-    """Piecewise linear times of many nodes, one per member.
-
-    `columns` are [columns, nodes, members, pieces]: from so many bytes on, so many seconds, and seconds per byte. `adds` [nodes]:
-    of the sum of the bytes that go in and out, else of the larger number.
-    """
-
-    def __init__(self, members: int) -> None:
-        self._used = 0
-        self.columns, self.adds = self._room(1, members, 1)
-
-    def add(self, lines: Array, adds: bool) -> int:
-        """Note the lines [columns, members, pieces] of another node; its number."""
-        _, room, members, width = self.columns.shape
-        pieces = lines.shape[-1]
-        if self._used == room or pieces > width:
-            before, adds_before = self.columns, self.adds
-            self.columns, self.adds = self._room(2 * room, members, max(pieces, width))
-            self.columns[:, :room, :, :width], self.adds[:room] = before, adds_before
-        self.columns[:, self._used, :, :pieces], self.adds[self._used] = lines, adds
-        self._used += 1
-        return self._used - 1
-
-    def _room(self, nodes: int, members: int, pieces: int) -> tuple[Array, NDArray[np.bool_]]:
-        nothing = np.array(NOWHERE)[:, None, None, None]
-        return np.tile(nothing, (1, nodes, members, pieces)), np.zeros(nodes, bool)
+def _padded(lines: Array, width: int) -> Array:
+    """`lines` with pieces up to so many."""
+    missing = width - lines.shape[-1]
+    if not missing:
+        return lines
+    nowhere = np.tile(np.array(NOWHERE)[:, None, None], (1, lines.shape[1], missing))
+    return np.concatenate([lines, nowhere], axis=-1)

@@ -30,9 +30,8 @@ from ms_symtensor.program.gradients import gradient_users
 from ms_symtensor.program.partition import partition
 from ms_symtensor.program.program import Phase, Role
 from ms_symtensor.program.settings import Recompute, Settings, StagePlan
-from ms_symtensor.search.constraints.limits import FREE, Limits
+from ms_symtensor.search.constraints.limits import Limits
 from ms_symtensor.search.folded.folding import Fold, fold
-from ms_symtensor.search.folded.memory import ShortGraphs, short_graphs
 from ms_symtensor.search.folded.places import Places, places
 from ms_symtensor.search.space.family import Family
 from ms_symtensor.search.tables.elimination import Factor, Minimum, elimination_order
@@ -42,7 +41,7 @@ from ms_symtensor.search.tables.redistributions import Pairs
 from ms_symtensor.search.tables.sharing import Ties, ties
 from ms_symtensor.search.tables.tensor_terms import TensorTables, slices_B
 from ms_symtensor.search.tables.tensors import Tensor, is_moved, layouts_at, maker_of, place_of, tensors
-from ms_symtensor.search.tables.terms import Terms, terms
+from ms_symtensor.search.tables.terms import Terms, merged, terms
 from ms_symtensor.search.tables.turn import turn
 from ms_symtensor.search.tables.variables import Variables, transparent_s, variables
 from ms_symtensor.tensor.graph import Graph, Op, OpOutput, Source, TensorType
@@ -55,14 +54,13 @@ Numbers = NDArray[np.intp]
 class Problem:
     """The tables of `graph` on the meshes of a family; parameters are added per setting by `parameter_terms`.
 
-    `graph` has few blocks and may stand for a deeper network (`places.depths`). `recomputation`: operators whose work is
+    `graph` has few blocks and may stand for a deeper network. `recomputation`: operators whose work is
     done again where blocks are recomputed, one of every class. `between`: those of `terms` that are of a tensor between
     operators.
     """
 
     graph: Graph
     known: Variables
-    shorts: ShortGraphs
     places: Places
     terms: tuple[Terms, ...]
     ties: Ties
@@ -70,6 +68,11 @@ class Problem:
     parameters: tuple[ParameterUse, ...]
     recomputation: frozenset[str]
     between: Mapping[Tensor, tuple[Terms, ...]]
+
+    @cached_property
+    def merged(self) -> tuple[Terms, ...]:
+        """The terms, one for every scope and place."""
+        return merged(self.terms)
 
     @property
     def device_num(self) -> int:
@@ -92,7 +95,7 @@ class Problem:
         """Whether blocks may be recomputed in part: it is not pinned how many are, none is compiled once for all its calls, and
         none has operators that the user wrote in pieces.
         """
-        inside = {name for names in self.places.kinds for name in names}
+        inside = self.blocks
         in_pieces = any(op.body is not None for op in self.graph.ops if op.block in inside)
         return bool(inside) and not (self.limits.names("recompute") or self.shares_blocks or in_pieces)
 
@@ -104,7 +107,7 @@ class Problem:
     @property
     def blocks(self) -> tuple[str, ...]:
         """The repeated blocks, which may be recomputed."""
-        return self.shorts.blocks
+        return self.places.blocks
 
     @cached_property
     def sent(self) -> Mapping[OpOutput, TensorType]:
@@ -172,38 +175,29 @@ def problem_of_family(
     meshes: Family,
     rules: Mapping[str, Rule] | None = None,
     powers: Mapping[Source, tuple[int, ...]] = MappingProxyType({}),
-    of: tuple[tuple[str, ...], ...] | None = None,
     fixed: Mapping[str, OpStrategy] | None = None,
-    like: "Problem | None" = None,
 ) -> Problem:
     """Write down the problem of `graph` on all meshes of a family; `powers` and `fixed` as in `variables`.
 
-    `graph` may be short for a network with the blocks `of`, kind by kind. `like`: the problem of the same graph on other meshes,
-    where it is known: its limits hold here too. Errors: UnknownOperatorError.
+    Errors: UnknownOperatorError.
     """
-    limits, recomputation = (FREE, None) if like is None else (like.limits, like.recomputation)
-    known = variables(graph, fold(graph), Pricer(cluster, meshes), rules, powers, fixed, limits)
-    return problem_of(graph, known, of, recomputation)
+    return problem_of(graph, variables(graph, fold(graph), Pricer(cluster, meshes), rules, powers, fixed))
 
 
-def problem_of(
-    graph: Graph,
-    known: Variables,
-    of: tuple[tuple[str, ...], ...] | None = None,
-    recomputation: frozenset[str] | None = None,
-) -> Problem:
-    """Write down the problem of `graph`, whose variables are `known`; `of` and `recomputation` as in `problem_of_family`."""
+def problem_of(graph: Graph, known: Variables, recomputation: frozenset[str] | None = None) -> Problem:
+    """Write down the problem of `graph`, whose variables are `known`; `recomputation`: as of the same network elsewhere, where it
+    is known.
+    """
     folded, pricer = fold(graph), known.pricer
-    shorts = short_graphs(graph, folded, known.meanings, of)
-    where = places(graph, folded, (1, *map(len, of), 1) if of is not None else None)
-    recomputation = _recomputed_ops(known, shorts) if recomputation is None else recomputation
+    where = places(graph, folded)
+    recomputation = _recomputed_ops(graph, known, where.blocks) if recomputation is None else recomputation
     repeated = frozenset(known.index[name] for name in recomputation if name in known.index)
     found = [_own_terms(known, number, repeated, where) for number in range(len(known.items))]
     found += _transparent_terms(graph, known, folded, frozenset(folded.class_of[name] for name in recomputation), where)
     uses = list(parameter_uses(graph, known, where))
     between = tensors(graph, known)
     pairs = Pairs(pricer, plain_settings(graph, pricer.family.device_num).enable_alltoall)
-    fullest = turn(graph, known, between, shorts.blocks, (use.number for _, use in uses))
+    fullest = turn(graph, known, between, where.blocks, (use.number for _, use in uses))
     tables = TensorTables(known, pairs, repeated, fullest)
     placed = {tensor: where.counts(occurrences) for tensor, occurrences in between.items()}
     tables.prepare(placed)
@@ -215,23 +209,22 @@ def problem_of(
     sizes = (*(len(v.strategies) for v in known.items), *known.grid_nums)
     scopes = [*(t.scope for t in found), *((number, len(known.items)) for number in known.together)]
     order = elimination_order(sizes, [alike.scope(scope) for scope in scopes])
-    return Problem(graph, known, shorts, where, tuple(found), alike, order, counted(uses), recomputation, of_tensors)
+    return Problem(graph, known, where, tuple(found), alike, order, counted(uses), recomputation, of_tensors)
 
 
 # -- operators -------------------------------------------------------------------------------------------------------------
 
 
-def _recomputed_ops(known: Variables, shorts: ShortGraphs) -> frozenset[str]:
+def _recomputed_ops(graph: Graph, known: Variables, blocks: Sequence[str]) -> frozenset[str]:
     """The operators whose work is done again in a recomputed block, casts included.
 
-    Read off a small program for one device.
+    Read off a program for one device.
     """
-    if not shorts.blocks:
+    if not blocks:
         return frozenset()
-    small = shorts.of(shorts.short_runs(shorts.runs(len(shorts.blocks))))
-    strategies = {op.name: strategy_of(known.signatures[op.name], {}) for op in small.ops if op.name in known.index}
-    settings = Settings(1, recompute=dict.fromkeys(shorts.blocks, Recompute()))
-    program = partition(small, StagePlan(strategies, settings), known=shorts.known)
+    strategies = {op.name: strategy_of(known.signatures[op.name], {}) for op in graph.ops if op.name in known.index}
+    settings = Settings(1, recompute=dict.fromkeys(blocks, Recompute()))
+    program = partition(graph, StagePlan(strategies, settings), known=known.meanings)
     return frozenset(n.op for n in program.nodes if n.phase is Phase.RECOMPUTE and n.role is Role.WORK)
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ms_symtensor.program.program import COLLECTIVES
 from ms_symtensor.search.tables.pricing import Pricer
-from ms_symtensor.search.tables.reshard_paths import Between, ReshardPaths
+from ms_symtensor.search.tables.reshard_paths import ReshardPath, ReshardPaths
 from ms_symtensor.tensor.dtype import size_B
 from ms_symtensor.tensor.layout import Layout
 from ms_symtensor.tensor.redistribution import SCATTERED
@@ -34,7 +34,7 @@ class PairCost:
     gather: Numbers
     gather_s: Array
     gathered_B: Array
-    paths: Between
+    paths: Sequence[ReshardPath]
     nodes: Numbers
     node_s: Array
 
@@ -43,7 +43,7 @@ class PairCost:
         """Numbers of the beginnings of the ways, step by step, [rows, columns, steps]: two ways share those steps whose numbers
         are equal.
         """
-        return self.paths.prefix.reshape(self.nodes.shape)
+        return _padded([way.prefix for way in self.paths], -1).reshape(self.nodes.shape)
 
     @cached_property
     def prefix_s(self) -> Array:
@@ -79,7 +79,7 @@ class Pairs:
         for makers, readers, dtype, power in wanted:
             whole_B = _whole_B(makers, size_B(dtype))
             paths = self._ways.between(makers, readers, dtype in SCATTERED)
-            nodes.update(dict.fromkeys((node, whole_B, power) for node in paths.nodes))
+            nodes.update(dict.fromkeys((node, whole_B, power) for way in paths for node in way.nodes))
         self._price(nodes)
 
     def cost(self, makers: tuple[Layout, ...], readers: tuple[Layout, ...], dtype: str, power: int) -> PairCost:
@@ -94,12 +94,12 @@ class Pairs:
     ) -> PairCost:
         whole_B = _whole_B(makers, element_B)
         paths = self._ways.between(makers, readers, gathered)
-        wanted = [(node, whole_B, power) for node in paths.nodes]
-        self._price(wanted)
-        numbers = np.array([NONE, *(self._row[one] for one in wanted)])[paths.steps]
+        self._price((node, whole_B, power) for way in paths for node in way.nodes)
+        numbers = _padded([[self._row[node, whole_B, power] for node in way.nodes] for way in paths], NONE)
         there_s, back_s, after_B = self._prices
-        forward = np.where(paths.exists[:, None], there_s[numbers].sum(axis=1), np.inf)
-        first = np.where(paths.first >= 0, numbers[np.arange(len(numbers)), paths.first], NONE)
+        exists, firsts, gather = np.array([(way.exists, way.first, way.gather) for way in paths]).T
+        forward = np.where(exists[:, None], there_s[numbers].sum(axis=1), np.inf)
+        first = np.where(firsts >= 0, numbers[np.arange(len(numbers)), firsts], NONE)
         gather_s = back_s[first]
         backward = back_s[numbers].sum(axis=1) - gather_s
 
@@ -111,7 +111,7 @@ class Pairs:
             return values.reshape(len(makers), len(readers), *values.shape[1:])
 
         return PairCost(
-            table(forward), table(backward), numbered(paths.gather), table(gather_s), table(after_B[first]),
+            table(forward), table(backward), numbered(gather), table(gather_s), table(after_B[first]),
             paths, numbered(numbers), there_s,
         )  # fmt: skip
 
@@ -137,6 +137,12 @@ class Pairs:
         rows = self._prices.shape[1]
         self._row.update((one, rows + i) for i, one in enumerate(missing))
         self._prices = np.concatenate([self._prices, new], axis=1)
+
+
+def _padded(rows: Sequence[Sequence[int]], nothing: int) -> Numbers:
+    """`rows` of one length, with `nothing` behind those that are shorter."""
+    longest = max(1, max(map(len, rows)))
+    return np.array([(*row, *(nothing,) * (longest - len(row))) for row in rows], dtype=np.intp)
 
 
 def _whole_B(layouts: tuple[Layout, ...], element_B: int) -> float:

@@ -1,38 +1,15 @@
 """The ways of tensors between layouts: which steps MindSpore takes, numbered, so that equal ones are found and priced once."""
 
 import math
-from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Callable, Sequence
 from operator import attrgetter
-from typing import Generic, NamedTuple, TypeVar
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import NamedTuple
 
 from ms_symtensor.errors import InvalidStrategyError
 from ms_symtensor.program.backward import MOVE_GRADIENT
 from ms_symtensor.search.space.family import Family, runs_of, runs_of_cuts
 from ms_symtensor.tensor.layout import DeviceGroup, Layout, layout_of
 from ms_symtensor.tensor.redistribution import redistribute
-
-Numbers = NDArray[np.intp]
-
-_Item = TypeVar("_Item", bound=Hashable)
-
-
-class _Numbers(Generic[_Item]):
-    """Numbers for things, in the order in which they are met; what is looked up often is looked up by its number."""
-
-    def __init__(self) -> None:
-        self.items: list[_Item] = []
-        self._number: dict[_Item, int] = {}
-
-    def of(self, item: _Item) -> int:
-        number = self._number.setdefault(item, len(self.items))
-        if number == len(self.items):
-            self.items.append(item)
-        return number
 
 
 class Node(NamedTuple):
@@ -64,69 +41,20 @@ class ReshardPath(NamedTuple):
 NO_PATH = ReshardPath(exists=False)
 
 
-@dataclass(frozen=True, eq=False)
-class Between:
-    """The `paths` from every layout of one list to every one of another, as arrays."""
-
-    paths: Sequence[ReshardPath]
-
-    @cached_property
-    def nodes(self) -> list[int]:
-        """The different nodes."""
-        found: list[int] = np.unique(self._nodes[self._nodes >= 0]).tolist()
-        return found
-
-    @cached_property
-    def steps(self) -> Numbers:
-        """The nodes of each way [ways, steps]: which of `nodes`, counted from 1; 0: no further one."""
-        return np.where(self._nodes >= 0, 1 + np.searchsorted(self.nodes, self._nodes), 0)
-
-    @cached_property
-    def _nodes(self) -> Numbers:
-        return _padded([way.nodes for way in self.paths])
-
-    @cached_property
-    def prefix(self) -> Numbers:
-        """The beginnings of each [ways, steps]; -1: no further one."""
-        return _padded([way.prefix for way in self.paths])
-
-    @cached_property
-    def gather(self) -> Numbers:
-        return np.array([way.gather for way in self.paths])
-
-    @cached_property
-    def first(self) -> Numbers:
-        return np.array([way.first for way in self.paths])
-
-    @cached_property
-    def exists(self) -> NDArray[np.bool_]:
-        return np.array([way.exists for way in self.paths])
-
-
-def _padded(rows: Sequence[tuple[int, ...]]) -> Numbers:
-    """`rows` of one length, with -1 behind those that are shorter."""
-    longest = max(1, max(map(len, rows)))
-    return np.array([(*row, *(-1,) * (longest - len(row))) for row in rows], dtype=np.intp)
-
-
 class ReshardPaths:
     """The ways between layouts on the meshes of `family`; `nodes` are their steps, by number."""
 
     def __init__(self, family: Family, enable_alltoall: bool) -> None:
         self._family, self._enable_alltoall = family, enable_alltoall
-        self._layouts = _Numbers[Layout]()
-        self._nodes = _Numbers[Node]()
-        self._possible: list[bool] = []
-        self._prefixes = _Numbers[tuple]()
-        self._gathers = _Numbers[tuple]()
+        self._layouts: dict[Layout, int] = {}
+        self.nodes: list[Node] = []
+        self._node_numbers: dict[Node, int] = {}
+        self._prefixes: dict[tuple, int] = {}
+        self._gathers: dict[tuple, int] = {}
         self._ways: dict[tuple[int, int], ReshardPath] = {}
-        self._between: dict[tuple[tuple[Layout, ...], tuple[Layout, ...], bool], Between] = {}
+        self._between: dict[tuple[tuple[Layout, ...], tuple[Layout, ...], bool], Sequence[ReshardPath]] = {}
 
-    @property
-    def nodes(self) -> Sequence[Node]:
-        return self._nodes.items
-
-    def between(self, makers: tuple[Layout, ...], readers: tuple[Layout, ...], gathered: bool) -> Between:
+    def between(self, makers: tuple[Layout, ...], readers: tuple[Layout, ...], gathered: bool) -> Sequence[ReshardPath]:
         """The ways from every layout of `makers` to every one of `readers`, of a tensor that may be `gathered` or not."""
         key = (makers, readers, gathered)
         if key not in self._between:
@@ -134,21 +62,21 @@ class ReshardPaths:
             # same kind, shared by all tensors of that kind. What a Reshape does depends on the sizes themselves.
             is_reshaped = makers[0].shape != readers[0].shape
             small: Callable[[Layout], Layout] = attrgetter("plain") if is_reshaped else _shrunk
-            starts, ends = ([self._layouts.of(small(layout)) for layout in side] for side in (makers, readers))
+            starts, ends = ([self._numbered(small(layout)) for layout in side] for side in (makers, readers))
             paths = [self._way(start, end) for start in starts for end in ends]
             if not gathered:
-                paths = [
-                    NO_PATH if any(self._nodes.items[n].kind == "AllGather" for n in way.nodes) else way
-                    for way in paths
-                ]
-            self._between[key] = Between(paths)
+                paths = [NO_PATH if any(self.nodes[n].kind == "AllGather" for n in way.nodes) else way for way in paths]
+            self._between[key] = paths
         return self._between[key]
 
-    def _way(self, source: int, target: int) -> ReshardPath:
-        """The way from layout number `source` to layout number `target`."""
-        key = (source, target)
+    def _numbered(self, layout: Layout) -> tuple[int, Layout]:
+        """`layout` with its number: what is looked up often is looked up by that."""
+        return self._layouts.setdefault(layout, len(self._layouts)), layout
+
+    def _way(self, source: tuple[int, Layout], target: tuple[int, Layout]) -> ReshardPath:
+        key = source[0], target[0]
         if key not in self._ways:
-            self._ways[key] = self._found(self._layouts.items[source], self._layouts.items[target])
+            self._ways[key] = self._found(source[1], target[1])
         return self._ways[key]
 
     def _found(self, source: Layout, target: Layout) -> ReshardPath:
@@ -173,31 +101,31 @@ class ReshardPaths:
                 after //= taken
             elif step.kind == "StridedSlice":
                 after *= taken
-            nodes.append(self._node(Node(step.kind, MOVE_GRADIENT[step.kind], group, before, after, parts)))
-            if not self._possible[nodes[-1]]:
+            node = Node(step.kind, MOVE_GRADIENT[step.kind], group, before, after, parts)
+            if node not in self._node_numbers and not self._is_possible(node):
                 return NO_PATH
+            nodes.append(self._node_numbers.setdefault(node, len(self.nodes)))
+            if nodes[-1] == len(self.nodes):
+                self.nodes.append(node)
             before = after
             ranks = group.ranks() if group is not None else None
             # From one beginning, equal steps make the same but for a Reshape.
             shape = step.output_shape if step.kind == "Reshape" else None
             parent = prefix[-1] if prefix else source
-            prefix.append(self._prefixes.of((parent, step.kind, shape, ranks, step.dim, step.concat_dim, step.pieces)))
+            beginning = parent, step.kind, shape, ranks, step.dim, step.concat_dim, step.pieces
+            prefix.append(self._prefixes.setdefault(beginning, len(self._prefixes)))
             only_views = place == 0 or (place == 1 and reshaped is not None)
             if step.kind == "AllGather" and only_views:
-                gather = self._gathers.of((ranks, reshaped))
+                gather = self._gathers.setdefault((ranks, reshaped), len(self._gathers))
                 first = place
             if step.kind == "Reshape" and place == 0:
                 reshaped = step.output_shape
         return ReshardPath(tuple(nodes), tuple(prefix), gather, first)
 
-    def _node(self, node: Node) -> int:
-        """The number of `node`; whether it cuts a tensor alike on every mesh of the family is noted beside it."""
-        number = self._nodes.of(node)
-        if number == len(self._possible):
-            family, parts = self._family, (node.before, node.after, node.parts)
-            of_group = node.group is None or family.shape_of(node.group) is not None
-            self._possible.append(of_group and all(family.coded(n) is not None for n in parts))
-        return number
+    def _is_possible(self, node: Node) -> bool:
+        """Whether `node` cuts a tensor alike on every mesh of the family."""
+        of_group = node.group is None or self._family.shape_of(node.group) is not None
+        return of_group and all(self._family.coded(n) is not None for n in (node.before, node.after, node.parts))
 
 
 def _shrunk(layout: Layout) -> Layout:

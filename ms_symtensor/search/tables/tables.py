@@ -2,14 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ms_symtensor.search.tables.elimination import Factor
 from ms_symtensor.search.tables.problem import Problem
-from ms_symtensor.search.tables.terms import Costs, Terms, Weights, merged, occurring, spread
+from ms_symtensor.search.tables.terms import Costs, Terms, Weights, occurring, spread
 
 Array = NDArray[np.float64]
 
@@ -21,9 +20,9 @@ class Tables:
     of: Problem
     parameters: Sequence[Terms]
 
-    @cached_property
+    @property
     def every(self) -> tuple[Terms, ...]:
-        return merged((*self.of.terms, *self.parameters))
+        return (*self.of.merged, *self.parameters)
 
     def factors(
         self,

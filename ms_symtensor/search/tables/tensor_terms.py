@@ -57,8 +57,8 @@ class TensorTables:
     def terms(self, tensor: Tensor, counts: Counts) -> list[Terms]:
         """All tables of `tensor`, which occurs so often at every place."""
         readers = self.in_order(tensor.readers)
-        found = [self._group(tensor, readers[:JOINT_READERS], counts)] if readers else []
-        found += [self._joined(tensor, readers[:end], counts) for end in range(JOINT_READERS + 1, len(readers) + 1)]
+        ends = range(min(JOINT_READERS, len(readers)), len(readers) + 1) if readers else ()
+        found = [self._to_readers(tensor, readers[:end], counts, joins=end > JOINT_READERS) for end in ends]
         keeps = tensor.maker_keeps and self._turn.keeps(tensor.maker)
         if tensor.maker[0] >= 0 and tensor.maker[1] == "out" and (keeps or tensor.crosses):
             size = slices_B(self.known, layouts_at(self.known, tensor.maker, tensor.shape), tensor.dtype, tensor.power)
@@ -73,61 +73,43 @@ class TensorTables:
         """`readers`; of many, those of a kind one after the other, which mostly read the same."""
         return readers if len(readers) <= JOINT_READERS else tuple(sorted(readers, key=lambda r: self._kind(r.end)))
 
-    def _group(self, tensor: Tensor, readers: tuple[Reader, ...], counts: Counts) -> Terms:
-        """The table of one tensor and its first readers: what their ways have in common is paid once."""
-        numbers, table, paths = self.written(tensor, readers)
-        every, recomputed_moves = (True,) * len(readers), self._recomputed_moves(tensor, readers)
-        keeps = tuple(self.keeps(r) for r in readers)
-        recomputation = kept = None
-        if any(recomputed_moves):
-            recomputation = table(
-                "recomputation", recomputed_moves, written=lambda: possible(paths.forward_s(recomputed_moves))
-            )
-        if tensor.has_gradient:
-            sent, others = tuple(int(r.sends) for r in readers), tensor.others
-            each_s = table(
-                "both ways",
-                every,
-                sent,
-                others,
-                written=lambda: paths.forward_s(every) + self._backward_s(tensor, paths.backward_s, sent, others),
-            )
-        else:
-            each_s = table("forward", every, written=lambda: paths.forward_s(every))
-        if any(keeps):
-            kept = table("kept", keeps, tensor.maker_keeps, written=lambda: self.kept_B(tensor, readers, paths))
-        recomputed = None if (tensor.in_block and self.recomputation) or self.in_block(readers) else kept
-        bytes_ = {"kept_B": kept, "kept_recomputed_B": recomputed}
-        return terms(numbers, counts, each_s.shape, each_s=each_s, recompute_s=recomputation, **bytes_)
-
-    def _joined(self, tensor: Tensor, readers: tuple[Reader, ...], counts: Counts) -> Terms:
-        """The table of what the last of `readers` adds to what the others cost, seen beside the first one and the one before it.
+    def _to_readers(self, tensor: Tensor, readers: tuple[Reader, ...], counts: Counts, joins: bool) -> Terms:
+        """The table of one tensor and its first readers: what their ways have in common is paid once. Or, of a further one that
+        `joins` them, what the last of `readers` adds to what the others cost, seen beside the first one and the one before it.
 
         Where it shares with another one of them alone, that is too much (README, Limits). Its copy is counted as kept where no
         other one keeps any: they may keep the same.
         """
-        among = self._beside(tensor, readers)
+        among = self._beside(tensor, readers) if joins else readers
+        start = len(among) - 1 if joins else 0
         numbers, table, paths = self.written(tensor, among)
-        last, every, recomputed_moves = len(among) - 1, (True,) * len(among), self._recomputed_moves(tensor, among)
+        every, recomputed_moves = (True,) * len(among), self._recomputed_moves(tensor, among)
+        sent, others = tuple(int(r.sends) for r in among), tensor.others
+        back_s, counted, keeps = paths.backward_s, among, any(map(self.keeps, among))
+        if joins:
+            sent, others = self._gradients(tensor.others, readers, len(among))
+            back_s, counted = paths.joining_s, (*(replace(r, kept=False) for r in among[:-1]), among[-1])
+            keeps = self.keeps(readers[-1]) and not any(map(self.keeps, readers[:-1]))
         recomputation = kept = None
-        if recomputed_moves[-1]:
+        if any(recomputed_moves[start:]):
             recomputation = table(
-                "joins again", recomputed_moves, written=lambda: possible(paths.forward_s(recomputed_moves, last))
+                "recomputation",
+                start,
+                recomputed_moves,
+                written=lambda: possible(paths.forward_s(recomputed_moves, start)),
             )
         if tensor.has_gradient:
-            sent, others = self._gradients(tensor.others, readers, len(among))
+            makers, _ = self.layouts_at(tensor.maker, tensor.shape)
+            maker_B = slices_B(self.known, makers, tensor.dtype, tensor.power)
             each_s = table(
-                "joins both ways",
-                every,
-                sent,
-                others,
-                written=lambda: paths.forward_s(every, last) + self._backward_s(tensor, paths.joining_s, sent, others),
-            )
+                "both ways", start, every, sent, others,
+                written=lambda: paths.forward_s(every, start) + back_s(sent, others, maker_B),
+            )  # fmt: skip
         else:
-            each_s = table("joins", every, written=lambda: paths.forward_s(every, last))
-        if self.keeps(readers[-1]) and not any(map(self.keeps, readers[:-1])):
-            alone = (*(replace(r, kept=False) for r in among[:-1]), among[-1])
-            kept = table("joins kept", tensor.maker_keeps, written=lambda: self.kept_B(tensor, alone, paths))
+            each_s = table("forward", start, every, written=lambda: paths.forward_s(every, start))
+        if keeps:
+            which = tuple(map(self.keeps, counted))
+            kept = table("kept", start, which, tensor.maker_keeps, written=lambda: self.kept_B(tensor, counted, paths))
         recomputed = None if (tensor.in_block and self.recomputation) or self.in_block(among) else kept
         bytes_ = {"kept_B": kept, "kept_recomputed_B": recomputed}
         return terms(numbers, counts, each_s.shape, each_s=each_s, recompute_s=recomputation, **bytes_)
@@ -226,12 +208,6 @@ class TensorTables:
         )
         pairs = tuple(self._pairs.cost(makers, x, tensor.dtype, tensor.power) for x in wanted)
         return FanOut(pairs, self.known.pricer), which
-
-    def _backward_s(
-        self, tensor: Tensor, seconds: Callable[..., Array], gradients: tuple[int, ...], others: int
-    ) -> Array:
-        makers, _ = self.layouts_at(tensor.maker, tensor.shape)
-        return seconds(gradients, others, slices_B(self.known, makers, tensor.dtype, tensor.power))
 
     def kept_B(self, tensor: Tensor, readers: tuple[Reader, ...], paths: FanOut) -> Array:
         """Bytes kept: of every layout that readers keep once, unless the maker keeps the same."""

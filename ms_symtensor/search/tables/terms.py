@@ -39,19 +39,22 @@ class Terms:
         return saved if saved.any() else no_table(saved.shape)
 
     @cached_property
-    def weighted(self) -> tuple[tuple[int, Array], ...]:
+    def weighted(self) -> list[tuple[int, Array]]:
         """The tables that are minimised, numbered: seconds of a micro-batch, once, and again; bytes kept, at rest, and saved.
 
         None that is zero everywhere.
         """
-        tables = (self.each_s, self.once_s, self.recompute_s, self.kept_B, self.at_rest_B, self.saved_B)
-        return tuple((number, table) for number, table in enumerate(tables) if not is_nothing(table))
+        return _there(self.each_s, self.once_s, self.recompute_s, self.kept_B, self.at_rest_B, self.saved_B)
 
     @cached_property
-    def fixed(self) -> tuple[tuple[int, Array], ...]:
+    def fixed(self) -> list[tuple[int, Array]]:
         """The tables of which `Costs` speaks, each with the number of its field there, but those that are zero everywhere."""
-        tables = (self.each_s, self.recompute_s, self.once_s, self.kept_B, self.kept_recomputed_B, self.at_rest_B)
-        return tuple((number, table) for number, table in enumerate(tables) if not is_nothing(table))
+        return _there(*(getattr(self, field.name) for field in fields(Costs)))
+
+
+def _there(*tables: Array) -> list[tuple[int, Array]]:
+    """Those of `tables` that are not zero everywhere, each with its number."""
+    return [(number, table) for number, table in enumerate(tables) if not is_nothing(table)]
 
 
 def terms(
@@ -99,8 +102,7 @@ def _added(some: Sequence[Terms]) -> Terms:
         tables = [table for one in some if not is_nothing(table := getattr(one, name))]
         return reduce(np.add, tables) if tables else None
 
-    names = ("each_s", "recompute_s", "once_s", "kept_B", "kept_recomputed_B", "at_rest_B")
-    tables = {name: added(name) for name in names}
+    tables = {field.name: added(field.name) for field in fields(Costs)}
     return terms(first.scope, first.counts, first.each_s.shape, **tables)
 
 
@@ -119,8 +121,7 @@ class Costs:
 
     def of(self, number: int) -> "Costs":
         """Those of one shape."""
-        tables = (self.each_s, self.recompute_s, self.once_s, self.kept_B, self.kept_recomputed_B, self.at_rest_B)
-        return Costs(*(table[:, number] for table in tables))
+        return Costs(*(getattr(self, field.name)[:, number] for field in fields(Costs)))
 
 
 @dataclass(frozen=True)

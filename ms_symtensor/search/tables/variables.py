@@ -55,7 +55,8 @@ class Variables:
     """All unknowns, in the graph's order; `index` maps operator names to them (operators without strategy are absent).
 
     Of their candidates `limits` allow those whose costs are finite, and of some variables, by number, those `together` that have
-    the same grid [members, candidates, grids]. `by_default`: operators whose only one is MindSpore's own.
+    the same grid [members, candidates, grids]. `by_default`: operators whose only one is MindSpore's own. `rules`: signatures of
+    further operators.
     """
 
     items: tuple[Variable, ...]
@@ -67,6 +68,7 @@ class Variables:
     limits: Limits
     by_default: frozenset[str]
     together: Mapping[int, NDArray[np.bool_]]
+    rules: Mapping[str, Rule] | None = None
 
     def power_of(self, source: Source) -> int:
         """1 if the tensor grows with the batch, else 0."""
@@ -164,7 +166,7 @@ def variables(
             together[len(items)] = alike
         kind = kinds.setdefault(key, len(kinds))
         items.append(Variable(members[0], members, seen, sig, strategies, placements, forward, backward, kind))
-    return Variables(tuple(items), index, meanings, gradients, pricer, powers, limits, by_default, together)
+    return Variables(tuple(items), index, meanings, gradients, pricer, powers, limits, by_default, together, rules)
 
 
 def _require_compiled(seen: OpView, sig: Signature, only: OpStrategy, device_num: int) -> None:

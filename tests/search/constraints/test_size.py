@@ -1,7 +1,7 @@
 import pytest
 
 from ms_symtensor.errors import InputError
-from ms_symtensor.search.constraints.size import batch_and_sequence, require_size_of
+from ms_symtensor.search.constraints.checked import batch_and_sequence, require_size_of
 from ms_symtensor.tensor.graph import Constant, Graph, TensorType
 
 TOKENS = TensorType((8, 64), "int32")

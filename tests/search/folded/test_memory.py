@@ -10,10 +10,11 @@ from ms_symtensor.cluster.load import load
 from ms_symtensor.cost.step import buffers_B
 from ms_symtensor.program.liveness import activation_peak_B
 from ms_symtensor.program.partition import partition
+from ms_symtensor.program.schedule import PipelineSchedule
 from ms_symtensor.program.settings import Recompute, StagePlan
-from ms_symtensor.search.folded.depth import unfold
-from ms_symtensor.search.folded.folding import fold
-from ms_symtensor.search.folded.memory import PeakMemory
+from ms_symtensor.search.folded.chain import Stage
+from ms_symtensor.search.folded.folding import few_blocks, fold, unfold
+from ms_symtensor.search.folded.stage_peaks import StagePeaks
 from ms_symtensor.search.space.settings import settings_of
 from ms_symtensor.search.tables.elimination import minimise
 from ms_symtensor.search.tables.parameters import parameter_terms
@@ -26,11 +27,17 @@ A2 = load("atlas_800t_a2")
 def found_and_true(of, graph, settings, choice, recomputed):
     """The peak that the search finds and the peak of the whole program of `graph`, activations and buffers."""
     strategies = {name: of.known.items[v].strategies[choice[v]] for name, v in of.known.index.items()}
-    found = PeakMemory(of.shorts, strategies, settings).of(recomputed)
-    recomputation = dict.fromkeys(of.blocks[:recomputed], Recompute())
-    whole = StagePlan(unfold(fold(graph).class_of, of.graph, strategies), replace(settings, recompute=recomputation))
+    folded = fold(graph)
+    blocks = [name for names in folded.kinds for name in names]
+    stage, depths = Stage(len(blocks), recomputed, 0.0, 0.0), (1, *map(len, folded.kinds), 1)
+    few = StagePeaks(few_blocks(graph, folded), depths, strategies, settings, PipelineSchedule(1))
+    (memory_B,) = few.of([stage])
+    whole = StagePlan(
+        unfold(folded.class_of, of.graph, strategies),
+        replace(settings, recompute=dict.fromkeys(blocks[:recomputed], Recompute())),
+    )
     program = partition(graph, whole)
-    return found, (activation_peak_B(program), buffers_B(program))
+    return (memory_B["activations"], memory_B["buffers"]), (activation_peak_B(program), buffers_B(program))
 
 
 @pytest.mark.parametrize("model", ("llama2_7b", "llama3_8b", "gpt2_xl", "bert_large"))

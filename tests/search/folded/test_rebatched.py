@@ -6,8 +6,8 @@ import pytest
 
 from model_zoo import PUBLISHED, dimensions_of
 from model_zoo.builder import build_graph
+from ms_symtensor.search.folded.batches import rebatched
 from ms_symtensor.search.folded.folding import fold, shorten
-from ms_symtensor.search.folded.rebatched import rebatched
 from ms_symtensor.search.stages.network import network
 
 

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ms_symtensor.search.selections.selected import Levels
-from ms_symtensor.search.selections.steps import Steps
+from ms_symtensor.search.selections.levels import Levels, Steps
 
 EVENLY, FALLING = [1.0] * 5, [2.0, 1.25, 0.75, 0.5, 0.5]
 """How many micro-batches wait in every block, in times of the average."""

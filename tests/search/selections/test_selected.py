@@ -13,12 +13,8 @@ from ms_symtensor.program.partition import partition
 from ms_symtensor.program.stage_memory import stage_activation_peak_B
 from ms_symtensor.program.stage_program import partition_stages
 from ms_symtensor.search.best import best_plan
-from ms_symtensor.search.constraints.limits import limits_of
+from ms_symtensor.search.constraints.limits import ALL, limits_of
 from ms_symtensor.search.constraints.request import Request
-from ms_symtensor.search.found import plan_of, searched
-from ms_symtensor.search.priced import as_priced
-from ms_symtensor.search.selections import selected_stages
-from ms_symtensor.search.stages.estimate import chain_of, divided
 from ms_symtensor.search.stages.network import network
 
 GIB = 1 << 30
@@ -37,12 +33,15 @@ def _case(model, layers, stages, limit_B, **pins):
     return network(graph_at(16, None), graph_at), request
 
 
+def _in_whole_blocks(request):
+    return replace(request, limits=replace(request.limits, most={**request.limits.most, "recompute": ALL}))
+
+
 @pytest.mark.parametrize(("model", "limit_B"), [("llama2_7b", 14 * GIB), ("gpt2_xl", 5 * GIB)])
 def test_one_stage_with_selections_is_faster_and_priced_as_its_whole_program(model, limit_B):
     of, request = _case(model, 8, 1, limit_B)
     graph = of.graph_at(16)
-    found = searched(of, request)
-    whole, better = as_priced(plan_of(of, request, found.whole, found), graph, request), best_plan(of, request)
+    whole, better = best_plan(of, _in_whole_blocks(request)), best_plan(of, request)
     assert len(whole.settings.recompute) > 0 and not any(r.in_part for r in whole.settings.recompute.values())
     assert any(r.in_part for r in better.settings.recompute.values())
     assert better.prediction.step_time_s < whole.prediction.step_time_s and better.prediction.fits
@@ -54,9 +53,7 @@ def test_one_stage_with_selections_is_faster_and_priced_as_its_whole_program(mod
 
 def test_stages_with_selections_are_faster_and_as_large_as_their_programs():
     of, request = _case("llama2_7b", 12, 2, 13 * GIB, micro_batch_num=4)
-    whole = searched(of, request)
-    before = as_priced(plan_of(of, request, whole.whole, whole), of.graph_at(4), request)
-    found = best_plan(of, request)
+    before, found = best_plan(of, _in_whole_blocks(request)), best_plan(of, request)
     assert any(stage.settings.recompute for stage in before.stages)
     assert any(r.in_part for r in found.settings.recompute.values())
     assert found.prediction.step_time_s < before.prediction.step_time_s
@@ -64,21 +61,6 @@ def test_stages_with_selections_are_faster_and_as_large_as_their_programs():
     peaks_B = [stage_activation_peak_B(program) for program in programs]
     assert found.prediction.memory_B["activations"] in peaks_B
     assert found.prediction.peak_memory_B <= request.limit_B
-
-
-def test_a_guess_without_programs_of_whole_blocks_is_made_to_fit_as_well():
-    of, request = _case("llama2_7b", 12, 2, 13 * GIB, micro_batch_num=4)
-    whole = searched(of, request).whole
-    guess = divided(whole.row, chain_of(whole.row, of.depths), request.limit_B)
-    assert any(stage.recomputed for stage in guess.stages)
-
-    def made_to_fit(found):
-        return selected_stages.selecting(of, found, request.limit_B, A2)
-
-    found, known = made_to_fit(replace(whole, estimate=guess, memory_B=())), made_to_fit(whole)
-    assert found.mixes and not found.is_guess
-    assert max(sum(one.values()) for one in found.memory_B) <= request.limit_B
-    assert found.estimate.step_time_s == pytest.approx(known.estimate.step_time_s, rel=2e-3)
 
 
 def test_no_block_as_a_whole_where_selections_are_pinned():

@@ -14,13 +14,12 @@ from ms_symtensor.cluster.load import load
 from ms_symtensor.cost.step import price
 from ms_symtensor.ops.placement import OpStrategy
 from ms_symtensor.program.meanings import meanings
+from ms_symtensor.program.partition import partition
 from ms_symtensor.program.recomputation import is_selectable, name_in_block
-from ms_symtensor.program.settings import Recompute, Settings
+from ms_symtensor.program.settings import Recompute, Settings, StagePlan
 from ms_symtensor.search.folded.folding import fold
-from ms_symtensor.search.folded.memory import PeakMemory, short_graphs
-from ms_symtensor.search.folded.mix import Mix
-from ms_symtensor.search.selections.selected import levels, mix_of
-from ms_symtensor.search.selections.selection import price_of_byte
+from ms_symtensor.search.selections.levels import mix_of
+from ms_symtensor.search.selections.selection import front, price_of_byte
 
 CLUSTER = load("atlas_800t_a2")
 CASES = [
@@ -41,41 +40,45 @@ class _Network:
         config = replace(small_config_of(model), num_layers=6)
         if sequence and tensor == 1:
             config = replace(dimensions_of(model), num_layers=6, batch_size=4)
-        graph = build_graph(config)
-        cuts = megatron_strategy(graph, config, data, tensor, sequence)
+        self.graph = build_graph(config)
+        cuts = megatron_strategy(self.graph, config, data, tensor, sequence)
         strategies = {name: OpStrategy(*pair) for name, pair in cuts.items()}
         if sequence and tensor == 1:
             strategies |= {name: BY_COLUMNS for name in strategies if "gate-Linear" in name or "up-Linear" in name}
-        folded = fold(graph)
-        self.shorts = short_graphs(graph, folded, meanings(graph), folded.kinds)
-        self.of = self.shorts, strategies, Settings(data * tensor, enable_alltoall=sequence and tensor == 1)
-        self.plain_s = self.step_s(Mix(), 0)
+        self.plan = StagePlan(strategies, Settings(data * tensor, enable_alltoall=sequence and tensor == 1))
+        (self.blocks,) = fold(self.graph).kinds
+        self.plain_s = self.step_s(None, 0)
         self.plain_B = self.kept_B(None)
-        first = self.shorts.blocks[0]
         self.names = tuple(
-            dict.fromkeys(name_in_block(op) for op in graph.ops if op.block == first and is_selectable(op))
+            dict.fromkeys(
+                name_in_block(op) for op in self.graph.ops if op.block == self.blocks[0] and is_selectable(op)
+            )
         )
+
+    @property
+    def front(self):
+        """The corners of a block's front."""
+        program = partition(self.graph, self.plan)
+        return front(self.graph, self.plan, program, self.blocks[3], CLUSTER, meanings(self.graph)).corners
 
     def recompute_s(self, way):
         """Seconds that each block computes again where all recompute `way`."""
-        mix, count = Mix((way,), (None,)), len(self.shorts.blocks)
-        return (self.step_s(mix, count) - self.plain_s) / count
+        return (self.step_s(way, len(self.blocks)) - self.plain_s) / len(self.blocks)
 
-    def step_s(self, mix, first):
-        """Seconds of a step whose first blocks are those that `mix` puts first."""
-        peaks, runs = PeakMemory(*self.of, mix), self.shorts.short_runs(self.shorts.runs(first))
-        return price(
-            self.shorts.of(runs), peaks.plan(runs), peaks.program(runs), CLUSTER, self.shorts.known
-        ).step_time_s
+    def written(self, way, first):
+        """The plan whose first blocks recompute `way`, and its program."""
+        recompute = dict.fromkeys(self.blocks[:first], way) if way is not None else {}
+        plan = replace(self.plan, settings=replace(self.plan.settings, recompute=recompute))
+        return plan, partition(self.graph, plan)
+
+    def step_s(self, way, first):
+        return price(self.graph, *self.written(way, first), CLUSTER).step_time_s
 
     def kept_B(self, way):
         """Bytes that a block in the middle keeps until the backward pass."""
-        peaks = PeakMemory(*self.of, Mix((way,), (way,)))
-        runs = ((0, len(self.shorts.blocks)),)
-        program = peaks.program(runs)
-        middle = self.shorts.blocks[3]
+        _, program = self.written(way, len(self.blocks))
         made = {t: n.block for n in program.nodes if n.phase.value == "forward" for t in n.outputs}
-        return _alive_after_forward(program, made, middle)
+        return _alive_after_forward(program, made, self.blocks[3])
 
 
 def _alive_after_forward(program, made, block):
@@ -93,14 +96,14 @@ def network(request):
 
 
 def test_the_front_falls_at_rising_prices(network):
-    every = [level[0] for level in levels(PeakMemory(*network.of), CLUSTER).every]
+    every = network.front
     assert every[0].recompute is None and every[-1].recompute == Recompute()
     prices = [price_of_byte(*pair) for pair in pairwise(every)]
     assert len(prices) > 3 and prices == sorted(prices) and prices[0] > 0
 
 
 def test_corners_take_and_keep_what_their_programs_do(network):
-    every = [level[0] for level in levels(PeakMemory(*network.of), CLUSTER).every]
+    every = network.front
     saved = every[0].kept_B - every[-1].kept_B
     for corner in every[1:]:
         assert network.recompute_s(corner.recompute) == pytest.approx(corner.recompute_s, rel=0.01)
@@ -109,7 +112,7 @@ def test_corners_take_and_keep_what_their_programs_do(network):
 
 
 def test_no_random_selection_lies_below_the_front(network):
-    every = [level[0] for level in levels(PeakMemory(*network.of), CLUSTER).every]
+    every = network.front
     rng = random.Random(0)
     for _ in range(8):
         base = rng.choice(every[1:]).recompute
@@ -124,9 +127,8 @@ def test_no_random_selection_lies_below_the_front(network):
 
 
 def test_the_first_blocks_save_more():
-    of = _Network(*CASES[0])
-    every = levels(PeakMemory(*of.of), CLUSTER).every
-    mix = mix_of(every[3], every[2])
-    assert mix.way(0, True) == every[3][0].recompute and mix.way(0, False) == every[2][0].recompute
+    less, more = _Network(*CASES[0]).front[2:4]
+    mix = mix_of((more,), (less,))
+    assert mix.way(0, True) == more.recompute and mix.way(0, False) == less.recompute
     recompute = mix.recompute((("a", "b"), ("c",)))
-    assert recompute["a"] is recompute["b"] and recompute["c"] == every[2][0].recompute
+    assert recompute["a"] is recompute["b"] and recompute["c"] == less.recompute

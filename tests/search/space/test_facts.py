@@ -5,7 +5,7 @@ from dataclasses import replace
 from ms_symtensor.cluster.load import load
 from ms_symtensor.search.constraints.arithmetic.facts import Facts
 from ms_symtensor.search.constraints.request import Request
-from ms_symtensor.search.space.facts import facts_of
+from ms_symtensor.search.possible import facts_of
 from ms_symtensor.tensor.graph import Graph, InputRef, Op, OpOutput, Parameter, ParameterRef, TensorType
 from tests.strategy.plans import small_graph
 

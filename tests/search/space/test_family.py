@@ -13,7 +13,7 @@ from ms_symtensor.errors import InputError
 from ms_symtensor.ops.placement import OpStrategy
 from ms_symtensor.program.partition import partition
 from ms_symtensor.program.settings import OptimizerLevel, StagePlan
-from ms_symtensor.search.folded.growth import batch_powers
+from ms_symtensor.search.folded.batches import batch_powers
 from ms_symtensor.search.space.family import Family, Single, family, runs_of, runs_of_cuts, split_family
 from ms_symtensor.search.tables.elimination import minimise
 from ms_symtensor.search.tables.parameters import parameter_terms

@@ -4,10 +4,9 @@ import pytest
 
 from ms_symtensor.cluster.load import load
 from ms_symtensor.errors import InputError
-from ms_symtensor.search.constraints.limits import limits_of
+from ms_symtensor.search.constraints.limits import FREE, limits_of
 from ms_symtensor.search.constraints.request import Request
-from ms_symtensor.search.space.cases import cases
-from ms_symtensor.search.space.left import remaining, stage_devices, why_none
+from ms_symtensor.search.space.left import cases, remaining, stage_devices, why_none
 from ms_symtensor.tensor.graph import (
     Constant,
     Graph,
@@ -85,3 +84,14 @@ def test_the_weight_that_is_trained_rightly_in_no_layout_is_named():
     )
     assert "MatMul with transpose_b=True" in said
     assert why_none(classes(8), request(device_num=4)) == ""
+
+
+def test_what_one_search_obeys_is_one_case():
+    assert cases(FREE, 8) == (FREE,)
+    limits = limits_of([("sequence_parallel", "yes"), ("context_parallel", 2)], [("model_parallel", 4)])
+    assert cases(limits, 8) == (limits,)
+
+
+def test_the_cases_of_degrees_by_name():
+    found = cases(limits_of([("*.query.matmul", "dp,tp"), ("data_parallel", 2)]), 8)
+    assert [(one.least["data_parallel"], one.most["model_parallel"]) for one in found] == [(2, 4), (2, 2), (2, 1)]

@@ -8,8 +8,8 @@ from ms_symtensor.cluster.load import load
 from ms_symtensor.errors import InputError
 from ms_symtensor.search.constraints.limits import limits_of
 from ms_symtensor.search.constraints.request import Request
+from ms_symtensor.search.possible import require_pinnable
 from ms_symtensor.search.space.left import remaining
-from ms_symtensor.search.space.pinnable import require_pinnable
 from tests.strategy.plans import small_graph
 
 A2 = load("atlas_800t_a2")

@@ -11,13 +11,12 @@ from ms_symtensor.cost.bill import Part, Written, bill_of, work_s
 from ms_symtensor.program.meanings import meanings
 from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.program.stage_program import partition_stages
-from ms_symtensor.search.folded.depth import unfold
+from ms_symtensor.search.folded.folding import unfold
 from ms_symtensor.search.folded.places import occurrences
 from ms_symtensor.search.space.step_layouts import StepLayout
-from ms_symtensor.search.stages.materialize import settings_of, strategies_of
+from ms_symtensor.search.stages.families import Question
+from ms_symtensor.search.stages.materialize import on_own_mesh
 from ms_symtensor.search.stages.network import network
-from ms_symtensor.search.stages.own_mesh import priced
-from ms_symtensor.search.stages.question import Question
 from ms_symtensor.search.stages.screening import screen
 from ms_symtensor.strategy.stages import pipeline_stages
 
@@ -37,11 +36,10 @@ def test_work_is_that_of_the_partitioned_program(model, mesh, batch, layers):
     screening = screen(net.short, net.depths, [StepLayout(2, 8, mesh, batch)], Question(A2, 1e15))
     for row in screening.rows:
         if row.level is OptimizerLevel.NONE:
-            strategies = strategies_of(row)
-            own = priced(net, row, strategies)
-            found = unfold(net.class_of, net.short(batch), strategies)
+            own = on_own_mesh(net, row)
+            found = unfold(net.class_of, net.short(batch), row.strategies)
             half = layers // 2
-            plans, pipeline = pipeline_stages(net.graph_at(batch), (half, half), [found, found], settings_of(own), 8)
+            plans, pipeline = pipeline_stages(net.graph_at(batch), (half, half), [found, found], own.settings, 8)
             programs = partition_stages(net.graph_at(batch), plans, pipeline)
             bills = [
                 bill_of(Written.of(program.graph, plan, program, meanings(program.graph)))

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ms_symtensor.program.schedule import PipelineSchedule
 from ms_symtensor.search.folded.chain import Chain, Part
-from ms_symtensor.search.stages.stage_layers import divide, divided_chain, step_s
+from ms_symtensor.search.stages.stage_layers import divide
 
 SECONDS = st.integers(1, 9).map(float)
 BYTES = st.integers(0, 6).map(float)
@@ -81,18 +81,6 @@ def test_no_other_division_has_a_smaller_pace(chain, stages, micro_batch_num, li
     assert max(s.each_s for s in found) == pytest.approx(best, rel=1e-5)
     assert sum(s.blocks for s in found) == sum(p.is_block for p in chain)
     assert max(s.peak_B for s in found) <= limit_B
-
-
-@given(chains(2), st.integers(1, 3), st.integers(3, 6), st.integers(5, 80), st.floats(0.5, 1.5))
-def test_what_is_quick_enough_is_found_within_a_time(chain, stages, micro_batch_num, limit_B, share):
-    chain, limits_B, turns = Chain(chain), [float(limit_B)] * stages, PipelineSchedule(micro_batch_num)
-    free = divided_chain(chain, limits_B, turns)
-    free_s = float("inf") if free is None else step_s(free, turns)
-    found = divided_chain(chain, limits_B, turns, within_s=share * free_s)
-    if free is None or found is None:
-        assert found is None and (free is None or share <= 1 + 1e-6)
-    else:
-        assert step_s(found, turns) == pytest.approx(free_s, rel=1e-6)
 
 
 @settings(max_examples=200)

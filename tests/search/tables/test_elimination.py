@@ -99,7 +99,7 @@ def test_problems_whose_tables_are_too_large_together_are_solved_one_after_the_o
     rng = np.random.default_rng(0)
     factors = [Factor((i, i + 1), rng.random((7, 4, 4))) for i in range(5)]
     together = minimise([4] * 6, factors)
-    monkeypatch.setattr(elimination, "MAX_ENTRIES", 40)  # those of two problems
+    monkeypatch.setattr(elimination, "TOGETHER", 40)  # those of two problems
     apart = minimise([4] * 6, factors)
     assert apart.value.tolist() == together.value.tolist()
     assert apart.assignment.tolist() == together.assignment.tolist()

@@ -9,7 +9,8 @@ from model_zoo import dimensions_of
 from model_zoo.builder import build_graph
 from ms_symtensor.cluster.load import load
 from ms_symtensor.program.settings import OptimizerLevel
-from ms_symtensor.search.folded.growth import batch_powers
+from ms_symtensor.search.folded.batches import batch_powers
+from ms_symtensor.search.folded.places import occurrences
 from ms_symtensor.search.space.family import family
 from ms_symtensor.search.tables.elimination import minimise
 from ms_symtensor.search.tables.parameters import parameter_terms
@@ -39,7 +40,7 @@ def tables():
 
 def summed(tables, which, price=1e-9):
     """The factors by scope, for members that count twice, and half recomputed."""
-    here = np.array(tables.of.places.occurrences, dtype=float)[:, None] * np.full(len(which), 2.0)
+    here = np.array(occurrences(tables.of.places.depths), dtype=float)[:, None] * np.full(len(which), 2.0)
     found = tables.factors(0.5, np.full(len(which), price), Weights(*[here] * 6), np.array(which))
     return {factor.scope: factor.table for factor in found}
 
@@ -64,5 +65,5 @@ def test_costs_of_one_member_alone_and_among_others(tables):
 def test_costs_by_place_are_the_least_sum(tables):
     least = minimise(tables.of.sizes, factors(tables.of, tables.parameters, 0.0, 0.0), tables.of.order)
     costs = tables.by_place(least.assignment[[0]], np.array([0]))
-    occurs = np.array(tables.of.places.occurrences)
+    occurs = np.array(occurrences(tables.of.places.depths))
     assert least.value[0] == pytest.approx(float(occurs @ (costs.each_s + costs.once_s)[:, 0]))

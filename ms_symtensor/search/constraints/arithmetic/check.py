@@ -126,7 +126,7 @@ def _within(name: str, facts: Facts, limits: Limits) -> tuple[int, ...]:
 
 
 def _told(facts: Facts, limits: Limits, one: Broken, every: Sequence[Broken]) -> str:
-    pins = ", ".join(_pin(name, limits) for name in one.names)
+    pins = ", ".join(str(limits.only(name)) for name in one.names)
     numbers = {name: _meant(name, facts, limits) for name in one.names}
     if len(one.conditions) == 1:
         why = one.conditions[0].says(facts, numbers)
@@ -136,15 +136,6 @@ def _told(facts: Facts, limits: Limits, one: Broken, every: Sequence[Broken]) ->
         rules = "; ".join(condition.rule for condition in one.conditions)
         why = f"{', '.join(sizes)}: no numbers keep all of these rules: {rules}"
     return f"{pins}: {why}{_remedy(facts, limits, one, every)}"
-
-
-def _pin(name: str, limits: Limits) -> str:
-    """What is said of `name`, as the user sees it."""
-    least, most = limits.least.get(name), limits.most.get(name)
-    if least is not None and least == most:
-        return f"{name} = {shown(name, least)}"
-    bounds = [f"{name} >= {shown(name, least)}"] if least is not None else []
-    return ", ".join([*bounds, *([f"{name} <= {shown(name, most)}"] if most is not None else [])])
 
 
 def _meant(name: str, facts: Facts, limits: Limits) -> int:

@@ -1,4 +1,8 @@
-"""How far a stage goes: which mixtures of levels there are for its blocks, and what each takes and saves."""
+"""Plans that recompute operators inside blocks: a plan that recomputes whole blocks, made faster, its layouts as they are.
+
+From the fronts of the blocks follows a row of levels, each a corner of every kind's front at one price of a byte, from nothing
+to everything. The first blocks are on a level that saves more, as few of them as fit, the others on another one.
+"""
 
 from bisect import bisect_left
 from collections.abc import Sequence
@@ -8,10 +12,81 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
+from ms_symtensor.program.meanings import meanings
+from ms_symtensor.program.partition import partition
+from ms_symtensor.program.settings import Recompute, StagePlan
+from ms_symtensor.search.folded.folding import fold
 from ms_symtensor.search.folded.mix import Mix
-from ms_symtensor.search.selections.selected import Level, Levels, mix_of
+from ms_symtensor.search.selections.selection import Selected, front, price_of_byte
+from ms_symtensor.search.stages.layout_candidates import Candidate
+from ms_symtensor.search.stages.network import Network
 
 Array = NDArray[np.float64]
+
+SELECTING = "; then exact selections inside blocks, by minimum cuts"
+"""What the method of a search adds to."""
+
+
+WHOLE_BLOCK = Recompute()
+
+
+Level = tuple[Selected, ...]
+"""A point of the front of every kind of blocks."""
+
+
+@dataclass(frozen=True)
+class Levels:
+    """`every` level of corners, from nothing to everything; and, where they were asked for, those at which a tensor of one block
+    of a kind is recomputed `singly`.
+    """
+
+    every: tuple[Level, ...] = ()
+    singly: tuple[Level, ...] = ()
+
+
+def levels(network: Network, row: Candidate, singly: bool = False) -> Levels:
+    """The levels of the blocks of a network in the layouts of `row`; none where something in them cannot be chosen.
+
+    Where no block is to be recomputed as a whole, levels at which one is are left out. `singly`: single tensors are asked for.
+    Blocks that MindSpore compiles once for all their calls share their marks, so that none is chosen for them.
+    InvalidStrategyError for layouts that MindSpore rejects.
+    """
+    graph, known = network.short(row.shape.batch), row.problem.known
+    if any(parameter.in_shared_block for parameter in graph.parameters):
+        return Levels()
+    plan, means = StagePlan(row.strategies, row.settings), meanings(graph, known.rules)
+    program = partition(graph, plan, known=means)
+    blocks = [names[len(names) // 2] for names in fold(graph).kinds]
+    fronts = [front(graph, plan, program, block, known.pricer.cluster, means, singly) for block in blocks]
+    there = [one for one in fronts if one is not None]
+    if len(there) < len(fronts):
+        return Levels()
+    every, selects = _merged([one.corners for one in there]), known.limits.selects
+    plain = tuple(one.corners[0] for one in there)
+    return Levels(
+        tuple(level for level in every if not (selects and WHOLE_BLOCK in (c.recompute for c in level))),
+        tuple((*plain[:kind], p, *plain[kind + 1 :]) for kind, one in enumerate(there) for p in one.singly),
+    )
+
+
+def _merged(fronts: Sequence[Sequence[Selected]]) -> list[Level]:
+    """The corners of all `fronts` at falling prices of memory: from level to level the cheapest next step of one of them."""
+    at = [0] * len(fronts)
+    found = [tuple(corners[0] for corners in fronts)]
+    while any(place + 1 < len(corners) for place, corners in zip(at, fronts, strict=True)):
+        steps = [
+            (price_of_byte(corners[place], corners[place + 1]), kind)
+            for kind, (place, corners) in enumerate(zip(at, fronts, strict=True))
+            if place + 1 < len(corners)
+        ]
+        at[min(steps)[1]] += 1
+        found.append(tuple(corners[place] for place, corners in zip(at, fronts, strict=True)))
+    return found
+
+
+def mix_of(first: Level, then: Level) -> Mix:
+    """The first blocks on level `first`, the others on level `then`."""
+    return Mix(*(tuple(c.recompute for c in level) for level in (first, then)))
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,145 @@
+"""The fastest plan of what was screened: ranked by what layouts promise, the best dozen are made plans that fit."""
+
+import math
+from collections.abc import Iterable
+
+from ms_symtensor.errors import InvalidStrategyError
+from ms_symtensor.search.folded.places import occurrences
+from ms_symtensor.search.selections.selected_stages import promised_s, selecting
+from ms_symtensor.search.stages.estimate import chain_of, divided, quickest_s
+from ms_symtensor.search.stages.incumbents import ScreeningResult
+from ms_symtensor.search.stages.layout_candidates import Candidate
+from ms_symtensor.search.stages.materialize import MaterializedPlan, made_feasible, on_own_mesh
+from ms_symtensor.search.stages.network import Network
+
+SHAPES = 12
+"""Of so many of the best step layouts all layouts may be tried."""
+
+REFINED = 6
+"""So many layouts are made plans at most that fit, those that promise to take less than the best plan so far (empirical)."""
+
+ESTIMATED = 48
+"""Of so many layouts, the quickest ones where memory is free, it is estimated what they take (empirical)."""
+
+RANKED = 12
+"""For so many of these the front of recomputation is worked out (empirical: some 20 ms each)."""
+
+Promise = tuple[float, Candidate]
+"""Seconds of a step, and the layouts that promise them."""
+
+
+def fastest_plan(
+    network: Network,
+    promises: Iterable[Promise],
+    limit_B: float,
+    attempted: set[tuple],
+    cutoff_s: float = math.inf,
+    most: int = REFINED,
+) -> MaterializedPlan | None:
+    """The fastest plan that fits, of layouts in the order of what they promise, so many of which are made plans that fit at most.
+
+    None if none does and takes less than `cutoff_s`.
+
+    Left out are those that promise no less, and those `attempted`, as on another mesh of as many devices; what is tried is noted
+    there.
+    """
+    best: MaterializedPlan | None = None
+    for step_s, row in promises:
+        key = row.level, row.shape.stages, row.shape.schedule, frozenset(row.strategies.items())
+        if step_s >= cutoff_s or key in attempted:
+            continue
+        attempted.add(key)
+        try:
+            found = fitted(network, on_own_mesh(network, row), limit_B)
+        except InvalidStrategyError:
+            continue  # a mesh like the family's other ones in all but this
+        if found is None:
+            continue
+        most -= 1
+        if found.estimate.step_time_s < cutoff_s:
+            best, cutoff_s = found, found.estimate.step_time_s
+        if not most:
+            break
+    return best
+
+
+def fitted(network: Network, row: Candidate, limit_B: float) -> MaterializedPlan | None:
+    """`row` on stages that fit: with selective recomputation, where that is faster and it is not pinned how many blocks are
+    recomputed. None if nothing fits.
+    """
+    if row.problem.limits.names("recompute"):
+        return made_feasible(network, row, limit_B)
+    # Programs of whole blocks are not written where it is known without them that they would be of no use.
+    guess, whole = divided(row, chain_of(row, network.depths), limit_B), None
+    if guess is not None and not any(stage.recomputed for stage in guess.stages):
+        whole = made_feasible(network, row, limit_B)
+        if whole is not None and not any(stage.recomputed for stage in whole.estimate.stages):
+            return whole
+    found = selecting(network, row, limit_B)
+    if row.problem.limits.selects:
+        return found
+    whole = made_feasible(network, row, limit_B) if found is whole is None else whole
+    every = [one for one in (found, whole) if one is not None]
+    return min(every, key=lambda one: one.estimate.step_time_s, default=None)
+
+
+def promises_of(network: Network, screening: ScreeningResult, limit_B: float) -> list[Promise]:
+    """What the best layouts promise, in the order in which they are tried: if they recompute selectively as little as lets them
+    fit, the fewest seconds first; behind these what is estimated of the layouts of the best shapes.
+    """
+    estimates = screening.estimates[:SHAPES]
+    best = {one.shape for one in estimates}
+    estimated = estimates_of(network, (row for row in screening.rows if row.shape in best), limit_B)
+    recomputation = any(stage.recomputed for one in estimates for stage in one.stages)
+    if not recomputation or not screening.screened[0].setting.problem.selects:
+        return estimated
+    found, best_s = list[Promise](), math.inf
+    for row in _likely(network, screening, estimates[0].step_time_s, limit_B):
+        if _least_s(row, network) < best_s:
+            step_s = promised_s(network, row, limit_B)
+            if math.isfinite(step_s):
+                found.append((step_s, row))
+                best_s = min(best_s, step_s)
+    return [*sorted(found, key=lambda one: one[0]), *estimated]
+
+
+def estimates_of(network: Network, rows: Iterable[Candidate], limit_B: float) -> list[Promise]:
+    """What `rows` promise if blocks are recomputed as a whole, the fewest seconds first; of equal ones, that which shards the
+    optimizer least. What does not fit is left out.
+    """
+    different = {(row.shape, row.level, row.choice.tobytes()): row for row in rows}.values()
+    guessed = ((divided(row, chain_of(row, network.depths), limit_B), row) for row in different)
+    found = [(guess.step_time_s, row) for guess, row in guessed if guess is not None]
+    return sorted(found, key=lambda one: (one[0], one[1].level))
+
+
+def _likely(network: Network, screening: ScreeningResult, best_s: float, limit_B: float) -> list[Candidate]:
+    """Layouts that may be the fastest. What is cheap to recompute is so first: of the seconds that whole blocks take, it is taken
+    to be the share that recomputed blocks are of all.
+    """
+    different: dict[tuple, tuple[float, Candidate]] = {}
+    for row in screening.rows:
+        if (least_s := _least_s(row, network)) < best_s:
+            different.setdefault(_alike(row), (least_s, row))
+    every = []
+    for _, row in sorted(different.values(), key=lambda one: one[0]):
+        chain = chain_of(row, network.depths)
+        free, guess = divided(row, chain, math.inf), divided(row, chain, limit_B)
+        if free is not None and guess is not None:
+            share = sum(stage.recomputed for stage in guess.stages) / max(1, sum(network.depths[1:-1]))
+            every.append((free.step_time_s + share * (guess.step_time_s - free.step_time_s), row))
+        if len(every) == ESTIMATED:
+            break
+    return [row for _, row in sorted(every, key=lambda one: one[0])[:RANKED]]
+
+
+def _least_s(row: Candidate, network: Network) -> float:
+    return quickest_s(row, occurrences(network.depths))
+
+
+def _alike(row: Candidate) -> tuple:
+    """What layouts have in common that cost the same, as on another mesh of as many devices."""
+    costs = row.costs
+    numbers = (costs.each_s, costs.once_s, costs.kept_B, costs.at_rest_B)
+    shape = row.shape
+    return shape.stages, shape.schedule, row.level, *(tuple(f"{value:.6g}" for value in some) for some in numbers)

@@ -17,9 +17,10 @@ from ms_symtensor.errors import InfeasibleError, InputError, InvalidStrategyErro
 from ms_symtensor.ops.placement import OpStrategy
 from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.search.constraints.request import Request
-from ms_symtensor.search.fixed_assignment import FixedAssignment, even, price_fixed
+from ms_symtensor.search.fixed_assignment import FixedAssignment, price_fixed
 from ms_symtensor.search.space.step_layouts import StepLayout
 from ms_symtensor.search.stages.network import Network, network
+from ms_symtensor.search.stages.stage_layers import even
 from ms_symtensor.strategy.plan import Plan
 from ms_symtensor.tensor.graph import Graph
 

@@ -18,7 +18,7 @@ from ms_symtensor.search.folded.alternating import merged_request, separated, sp
 from ms_symtensor.search.found import Found, as_priced, plan_of, searched
 from ms_symtensor.search.possible import require_devices, require_possible
 from ms_symtensor.search.selections.selected_stages import selecting
-from ms_symtensor.search.smallest import known_of_all, least_plan, obstacle_of, smallest
+from ms_symtensor.search.smallest import obstacle_of, smallest
 from ms_symtensor.search.space.left import remaining, why_none
 from ms_symtensor.search.space.undivided import why_whole
 from ms_symtensor.search.stages.layout_candidates import Candidate
@@ -130,15 +130,12 @@ def _searched(of: Network, request: Request, incumbent_s: float, progress: Calla
 
 
 def _last_attempt(of: Network, request: Request, found: Found) -> Found:
-    """`found`, which has no plan, with one where a last attempt finds what fits."""
-    least, known = None, known_of_all(found.screening)
-    plan = None if request.limits.names("recompute") else smallest(of, request, known)
-    if plan is None and not request.is_trial:
-        least = least_plan(of, known)
-        plan = least if least is not None and least.estimate.peak_memory_B <= request.limit_B else None
-    in_blocks = plan is not None and not plan.mixes and any(stage.recomputed for stage in plan.estimate.stages)
-    if plan is not None and request.limits.selects and in_blocks:
-        plan = selecting(of, plan.row, request.limit_B)  # none of its blocks as a whole
+    """`found`, which has no plan, with one where a last attempt finds what fits, or else with that which needs least."""
+    least = smallest(of, request, found.screening)
+    if least is None or least.estimate.peak_memory_B > request.limit_B:
+        return replace(found, least=least)
+    in_blocks = not least.mixes and any(stage.recomputed for stage in least.estimate.stages)
+    plan = selecting(of, least.row, request.limit_B) if request.limits.selects and in_blocks else least
     return replace(found, whole=plan, least=least)
 
 
@@ -196,7 +193,7 @@ def _infeasible(of: Network, request: Request, found: Found) -> InfeasibleError:
             f"there is no plan for {request.space}: in none of {len(found.space)} step layouts (stages, micro-batches, mesh) do"
             f" layouts of all operators go together{_odd_groups(request.device_num)}"
         )
-    least = found.least or least_plan(of, known_of_all(found.screening))
+    least = found.least or smallest(of, request, found.screening)
     if least is not None:
         return does_not_fit(request, obstacle_of(of, least))
     return InfeasibleError(f"{nothing_fits(request)}, over {found.step_layouts} step layouts")

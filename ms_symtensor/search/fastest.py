@@ -87,9 +87,7 @@ def promises_of(network: Network, screening: ScreeningResult, limit_B: float) ->
     """What the best layouts promise, in the order in which they are tried: if they recompute selectively as little as lets them
     fit, the fewest seconds first; behind these what is estimated of the layouts of the best shapes.
     """
-    estimates = screening.estimates[:SHAPES]
-    best = {one.shape for one in estimates}
-    estimated = estimates_of(network, (row for row in screening.rows if row.shape in best), limit_B)
+    estimated, estimates = promises_of_whole_blocks(network, screening, limit_B), screening.estimates[:SHAPES]
     recomputation = any(stage.recomputed for one in estimates for stage in one.stages)
     if not recomputation or not screening.screened[0].setting.problem.selects:
         return estimated
@@ -101,6 +99,12 @@ def promises_of(network: Network, screening: ScreeningResult, limit_B: float) ->
                 found.append((step_s, row))
                 best_s = min(best_s, step_s)
     return [*sorted(found, key=lambda one: one[0]), *estimated]
+
+
+def promises_of_whole_blocks(network: Network, screening: ScreeningResult, limit_B: float) -> list[Promise]:
+    """What is estimated of the layouts of the best shapes."""
+    best = {one.shape for one in screening.estimates[:SHAPES]}
+    return estimates_of(network, (row for row in screening.rows if row.shape in best), limit_B)
 
 
 def estimates_of(network: Network, rows: Iterable[Candidate], limit_B: float) -> list[Promise]:

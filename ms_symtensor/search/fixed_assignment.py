@@ -16,6 +16,7 @@ from ms_symtensor.search.space.step_layouts import StepLayout
 from ms_symtensor.search.stages.layout_candidates import fixed_candidate
 from ms_symtensor.search.stages.materialize import MaterializedPlan, as_given, made_feasible, with_fewest
 from ms_symtensor.search.stages.network import Network
+from ms_symtensor.search.stages.stage_layers import even
 from ms_symtensor.search.tables.problem import problem_of_family
 from ms_symtensor.strategy.plan import Plan
 from ms_symtensor.tensor.graph import Graph
@@ -59,8 +60,3 @@ def price_fixed(network: Network, request: Request, fixed: FixedAssignment) -> P
         found = laid(fixed.recomputed) if fixed.recomputed is not None else with_fewest(laid, layers, request.limit_B)
     plan = plan_of(network, request, Found(found, bounds_s={fixed.shape: found.estimate.step_time_s}))
     return as_priced(plan, network.graph_at(fixed.shape.batch), request)
-
-
-def even(blocks: int, stages: int) -> tuple[int, ...]:
-    """So many blocks on so many stages; the first ones take one more where they do not divide."""
-    return tuple(blocks // stages + (number < blocks % stages) for number in range(stages))

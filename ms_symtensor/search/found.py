@@ -15,7 +15,7 @@ from ms_symtensor.program.settings import Recompute, StagePlan
 from ms_symtensor.search.certify.certificate import Certificate
 from ms_symtensor.search.constraints.request import Request
 from ms_symtensor.search.constraints.summary import degrees
-from ms_symtensor.search.fastest import REFINED, fastest_plan, promises_of
+from ms_symtensor.search.fastest import REFINED, fastest_plan, promises_of, promises_of_whole_blocks
 from ms_symtensor.search.folded.folding import unfold
 from ms_symtensor.search.folded.mix import WHOLE
 from ms_symtensor.search.plan_for import plan_for
@@ -127,8 +127,9 @@ def searched(network: Network, request: Request, incumbent_s: float = math.inf) 
     space, any_batch = space_of(network, request), network.batch is None
     question = Question(request.cluster, request.limit_B, request.rules, request.limits, incumbent_s=incumbent_s)
     screening = screen(network.short, network.depths, space, question, any_batch)
-    promises = promises_of(network, screening, request.limit_B)
-    found = fastest_plan(network, promises, request.limit_B, set(), incumbent_s, 1 if request.is_trial else REFINED)
+    ranked, most = (promises_of_whole_blocks, 1) if request.is_trial else (promises_of, REFINED)
+    promises = ranked(network, screening, request.limit_B)
+    found = fastest_plan(network, promises, request.limit_B, set(), incumbent_s, most)
     return Found(found, screening, space, screening.bounds_s)
 
 

@@ -5,9 +5,10 @@ buffers of communicators. Near the smallest peak there is, these decide. So of e
 least, on the average stage, the first and the last one, and worked out with true peaks.
 """
 
-from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterator
 from dataclasses import replace
+from itertools import islice
 
 import numpy as np
 
@@ -22,43 +23,69 @@ from ms_symtensor.search.stages.incumbents import ScreeningResult
 from ms_symtensor.search.stages.layout_candidates import Candidate, ConfigGroup, average_weights
 from ms_symtensor.search.stages.materialize import MaterializedPlan, as_given, on_own_mesh, peaks_of, smallest_of
 from ms_symtensor.search.stages.network import Network
+from ms_symtensor.search.stages.stage_layers import even, laid_out
 
 EVERYTHING = 1e-6
 """A price of memory, in seconds per byte, that outweighs any time of a block: a second for a megabyte (empirical)."""
 
 TRIED = 24
-"""So many layouts are worked out at most, those first of which screening thinks that they keep least (empirical)."""
+"""So many layouts are worked out at most of which screening thinks that they fit, those first that keep least (empirical)."""
 
 FEW = 4
 """So many where it is only asked whether something fits (empirical)."""
 
 WORKED_OUT = 3
-"""So many layouts that need least by what the tables know, each another limit, are worked out with true peaks (empirical)."""
+"""So many where screening thinks that nothing fits (empirical)."""
 
-STEPS_PER_GIB = 4
-"""Limits are tried in steps of a quarter of a GiB: less is not worth telling."""
+UNLIKE_B = GIB / 4
+"""These differ by so much: less is not worth telling."""
 
-MOST_GIB = 4096
-"""No limit above is tried: devices with as much are not to be had."""
-
-
-def smallest(network: Network, request: Request, known: Sequence[Candidate]) -> MaterializedPlan | None:
-    """The fastest plan that fits with one of the layouts `known`, if one is found."""
-    rows = _different(network, known, request.limit_B)[: FEW if request.is_trial else TRIED]
-    every = [one for row in rows if (one := _worked_out(network, row, request.limit_B)) is not None]
-    fit = [one for one in every if one.estimate.peak_memory_B <= request.limit_B]
-    return min(fit, key=lambda one: one.estimate.step_time_s, default=None)
+NEAR = 1e-3
+"""The memory that layouts need by what the tables know is found to this fraction of itself."""
 
 
-def _worked_out(network: Network, row: Candidate, limit_B: float) -> MaterializedPlan | None:
-    """`row` with true peaks, in a way that fits if there is one; None where MindSpore rejects it."""
+def smallest(network: Network, request: Request, screening: ScreeningResult) -> MaterializedPlan | None:
+    """The fastest plan that fits, of what keeps least; if none does, the plan that needs least.
+
+    None if there is none, or if it is only asked whether something fits.
+    """
+    known = sorted(_different(network, screening), key=lambda one: _evenly_B(*one))
+    fit = (row for row, chain in known if divided(row, chain, request.limit_B) is not None)
+    rows = list(islice(fit, FEW if request.is_trial else TRIED))
+    if not rows and not request.is_trial:
+        unlike = {int(_evenly_B(row, chain) / UNLIKE_B): row for row, chain in reversed(known)}
+        rows = [unlike[size] for size in sorted(unlike)[:WORKED_OUT]]
+    every = [one for row in rows for one in _worked_out(network, row, request)]
+    there = [one for one in every if one.estimate.peak_memory_B <= request.limit_B]
+    if there or request.is_trial:
+        return min(there, key=lambda one: one.estimate.step_time_s, default=None)
+    return min(every, key=lambda one: one.estimate.peak_memory_B, default=None)
+
+
+def _worked_out(network: Network, row: Candidate, request: Request) -> Iterator[MaterializedPlan]:
+    """`row` with true peaks, in ways that may need little; nothing where MindSpore rejects it."""
+    limit_B = request.limit_B
     try:
-        found = smallest_of(network, on_own_mesh(network, row), limit_B)
-        if found is not None and found.estimate.peak_memory_B > limit_B >= _whatever_is_recomputed_B(found):
-            return make_feasible(network, found, limit_B) or found
+        own = on_own_mesh(network, row)
+        found = None if request.limits.names("recompute") else smallest_of(network, own, limit_B)
+        if found is not None:
+            yield found
+            if found.estimate.peak_memory_B > limit_B >= _whatever_is_recomputed_B(found):
+                more = make_feasible(network, found, limit_B)
+                yield from [] if more is None else [more]
+        if found is None or (found.estimate.peak_memory_B > limit_B and not request.is_trial):
+            for layers, recomputation in _divisions(network, own):
+                yield as_given(network, own, layers, recomputation)
     except InvalidStrategyError:
-        return None
-    return found
+        return
+
+
+def _evenly_B(row: Candidate, chain: Chain) -> float:
+    """Bytes of the fullest stage by what the tables know, on stages of equally many blocks, all that may be recomputed."""
+    blocks = int(chain.blocks[-1])
+    layers, most = even(blocks, row.shape.stages), row.problem.limits.recomputed(blocks)[1]
+    recomputed = [min(count, -(-most // row.shape.stages)) for count in layers]
+    return max(stage.peak_B for stage in laid_out(chain, layers, recomputed, row.shape.schedule))
 
 
 def _whatever_is_recomputed_B(found: MaterializedPlan) -> float:
@@ -67,20 +94,14 @@ def _whatever_is_recomputed_B(found: MaterializedPlan) -> float:
     return at_rest_B / len(found.memory_B) + min(one["buffers"] for one in found.memory_B)
 
 
-def _different(network: Network, known: Sequence[Candidate], limit_B: float) -> list[Candidate]:
-    """Different layouts that screening thinks fit, those that keep least first."""
-    found: dict[tuple, tuple[float, Candidate]] = {}
-    for row in known:
-        guess = divided(row, chain_of(row, network.depths), limit_B)
-        if guess is not None:
-            found.setdefault((row.shape, row.level, frozenset(row.strategies.items())), (guess.peak_memory_B, row))
-    return [row for _, row in sorted(found.values(), key=lambda pair: pair[0])]
-
-
-def known_of_all(screening: ScreeningResult) -> list[Candidate]:
-    """The layouts that were screened, and those that keep least, of all settings."""
-    slimmest = [row for one in screening.screened for row in _slimmest(one.setting)]
-    return [*screening.rows, *slimmest]
+def _different(network: Network, screening: ScreeningResult) -> list[tuple[Candidate, Chain]]:
+    """Different layouts with their parts: those that were screened, and those that keep least, of all settings."""
+    slimmest = (row for one in screening.screened for row in _slimmest(one.setting))
+    found: dict[tuple, tuple[Candidate, Chain]] = {}
+    for row in (*screening.rows, *slimmest):
+        chain = chain_of(row, network.depths)
+        found.setdefault((row.shape.stages, row.shape.schedule, row.level, chain.parts), (row, chain))
+    return list(found.values())
 
 
 def _slimmest(of: ConfigGroup) -> Iterator[Candidate]:
@@ -106,49 +127,18 @@ def _slimmest(of: ConfigGroup) -> Iterator[Candidate]:
             yield from of.rows_of(which[there], least.assignment[there], least.value[there])
 
 
-def least_plan(network: Network, rows: Sequence[Candidate]) -> MaterializedPlan | None:
-    """The plan that needs least, with one of the layouts `rows` and blocks recomputed as a whole, whether it
-    fits or not; None if there is none.
-    """
-    different: dict[tuple, tuple[Candidate, Chain]] = {}
-    for row in rows:
-        chain = chain_of(row, network.depths)
-        different.setdefault((row.shape.stages, row.shape.schedule, chain.parts), (row, chain))
-    first, most = dict[int, Candidate](), MOST_GIB * STEPS_PER_GIB
-    for row, chain in different.values():
-        first.setdefault(_least_limit(row, chain, most), row)
-        if len(first) > WORKED_OUT:
-            first.pop(max(first))
-            most = max(first)
-    every = []
-    for row in [first[limit] for limit in sorted(first)]:
-        try:
-            own = on_own_mesh(network, row)
-            every += [as_given(network, own, *counts) for counts in _divisions(network, own)]
-        except InvalidStrategyError:
-            continue
-    return min(every, key=lambda one: one.estimate.peak_memory_B, default=None)
-
-
-def _least_limit(row: Candidate, chain: Chain, most: int) -> int:
-    """The least limit, in steps, that some division of `chain` fits by what the tables know; one more than `most` if it is
-    larger.
-    """
-
-    def fits(limit: int) -> bool:
-        return divided(row, chain, limit * GIB / STEPS_PER_GIB) is not None
-
-    return 1 + bisect_left(range(1, most), True, key=fits) if fits(most) else most + 1
-
-
 def _divisions(network: Network, row: Candidate) -> Iterator[tuple[list[int], list[int]]]:
     """The blocks of every stage, and how many are recomputed, in the division of `row` that fits the least memory by what its
     tables know; and all of them recomputed, since more lives for a moment than tables count.
     """
     chain = chain_of(row, network.depths)
-    least = divided(row, chain, _least_limit(row, chain, MOST_GIB * STEPS_PER_GIB) * GIB / STEPS_PER_GIB)
+    least, low_B = divided(row, chain, math.inf), 0.0
     if least is None:
         return
+    while (high_B := least.peak_memory_B) - low_B > NEAR * high_B:
+        middle_B = (low_B + high_B) / 2
+        found = divided(row, chain, middle_B)
+        least, low_B = (least, middle_B) if found is None else (found, low_B)
     layers, recomputation = [s.blocks for s in least.stages], [s.recomputed for s in least.stages]
     yield layers, recomputation
     if recomputation != layers and row.problem.limits.recomputed(sum(layers))[1] == sum(layers):

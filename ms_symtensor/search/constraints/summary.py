@@ -4,7 +4,6 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any
 
 from ms_symtensor.ops.placement import cuts_of
@@ -65,13 +64,8 @@ class _Cut:
         return sum(t.element_num for t in self.seen.outputs)
 
 
-def degrees(
-    graph: Graph,
-    plan: StagePlan,
-    rules: Mapping[str, Rule] | None = None,
-    times: Mapping[str, int] = MappingProxyType({}),
-) -> Degrees:
-    """The degrees of `plan`. `times`: how many equal blocks some of the blocks stand for."""
+def degrees(graph: Graph, plan: StagePlan, rules: Mapping[str, Rule] | None = None) -> Degrees:
+    """The degrees of `plan`."""
     cut = _cuts(graph, plan, rules)
     meanings = {name: (one.seen, one.signature) for name, one in cut.items()}
     routed, batch = expert_products(graph, meanings), batch_size(graph, meanings)
@@ -82,13 +76,12 @@ def degrees(
     for name, one in cut.items():
         if one.signature.unit is not Unit.CUBE:
             continue
-        count = times.get(one.op.block or "", 1)
         if name in major:
-            products[one.rows_and_columns] += count * major[name]
+            products[one.rows_and_columns] += major[name]
         elif name in routed:
-            experts[one.of(own_rows(one.signature))] += count * one.elements
+            experts[one.of(own_rows(one.signature))] += one.elements
         elif (dims := attended(graph, one.op, one.signature)) is not None:
-            attention[one.of({dims[2]}), one.of({dims[1]})] += count
+            attention[one.of({dims[2]}), one.of({dims[1]})] += 1
     rows, columns = _commonest(products, (1, 1))
     data_parallel = math.gcd(rows, batch) if batch else rows
     sequence, heads = _commonest(attention, (1, 1))
@@ -96,8 +89,7 @@ def degrees(
     finer: Counter[bool] = Counter()
     for name in norms:
         one = cut[name]
-        is_finer = one.of({d for d in one.signature.inputs[0] if d}) > rows
-        finer[is_finer] += times.get(one.op.block or "", 1)
+        finer[one.of({d for d in one.signature.inputs[0] if d}) > rows] += 1
     sequence_parallel = columns > 1 and finer[True] > finer[False]
     return Degrees(data_parallel, columns, sequence_parallel, context_parallel, _commonest(experts, 1))
 

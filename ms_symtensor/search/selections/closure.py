@@ -8,9 +8,6 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import breadth_first_order, maximum_flow
 
-PICOSECONDS = 10**12
-"""Of a second: weights that are seconds are counted in whole ones."""
-
 LARGEST = 1 << 30
 """A capacity that no flow fills: SciPy's have 32 bits, so that all weights together are counted as a quarter of it."""
 
@@ -28,10 +25,10 @@ class Closures:
         edges = [*pairs, *((source, n) for n in range(items)), *((n, sink) for n in range(items))]
         self._pairs, (self._from, self._to) = len(pairs), np.array(edges).T
 
-    def least(self, weights: Sequence[int]) -> list[int]:
+    def least(self, weights: Sequence[float]) -> list[int]:
         """The smallest closure of the least weight, up to a billionth of all weights. An item of negative weight is a gain."""
         exact = np.array(weights, dtype=float)
-        scaled = np.round(exact / max(np.abs(exact).sum(), 1.0) * (LARGEST // 4))
+        scaled = np.round(exact / (np.abs(exact).sum() or 1.0) * (LARGEST // 4))
         gains = np.maximum(-scaled, 0.0)
         gains[self._wanted] += LARGEST // 2
         room = np.concatenate([np.full(self._pairs, LARGEST), gains, np.maximum(scaled, 0.0)]).astype(np.int32)

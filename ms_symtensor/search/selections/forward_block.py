@@ -10,13 +10,12 @@ from ms_symtensor.program.meanings import Meanings
 from ms_symtensor.program.program import Node, Phase, Program, Role
 from ms_symtensor.program.recomputation import is_selectable
 from ms_symtensor.program.settings import StagePlan
-from ms_symtensor.search.selections.closure import PICOSECONDS
 from ms_symtensor.tensor.graph import Graph
 
 
 @dataclass(frozen=True)
 class ForwardBlock:
-    """The `nodes` of a block, each with its `cost` in picoseconds and the tensors that it reads, but for weights; tensors with
+    """The `nodes` of a block, each with its `cost_s` and the tensors that it reads, but for weights; tensors with
     their bytes and their makers.
 
     `wanted`: the tensors that gradients read. `fixed`: nodes that are not recomputed, as what they make leaves the block.
@@ -24,7 +23,7 @@ class ForwardBlock:
 
     graph: Graph
     nodes: Sequence[Node]
-    cost: Sequence[int]
+    cost_s: Sequence[float]
     inputs: Sequence[Sequence[int]]
     size_B: Mapping[int, int]
     maker: Mapping[int, int]
@@ -73,7 +72,7 @@ def forward_block(
     return ForwardBlock(
         graph,
         nodes,
-        [round(s * PICOSECONDS) for s in forward_s(graph, plan, program, nodes, cluster, known)],
+        forward_s(graph, plan, program, nodes, cluster, known),
         inputs,
         {t: 0 if is_free(t) else program.tensors[t].size_B for t in tensors},
         maker,

@@ -11,6 +11,7 @@ the front are found by solving at the slope between two known ones, until no new
 or those on both sides are close (FINEST). `marks`: what MindSpore can be told of it.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,7 +20,7 @@ from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.program.meanings import Meanings
 from ms_symtensor.program.program import Program
 from ms_symtensor.program.settings import Recompute, StagePlan
-from ms_symtensor.search.selections.closure import PICOSECONDS, Closures
+from ms_symtensor.search.selections.closure import Closures
 from ms_symtensor.search.selections.forward_block import ForwardBlock, forward_block
 from ms_symtensor.search.selections.marks import Item, Marks, marks
 from ms_symtensor.tensor.graph import Graph
@@ -27,6 +28,10 @@ from ms_symtensor.tensor.graph import Graph
 FINEST = 0.01
 """empirical: corners of the front that differ by less than this share of a block's bytes are not told apart: a stage mixes two
 of them block by block anyway. The front of a block with experts has fifty, half of them that near."""
+
+
+ROUNDING = 1e-9
+"""By such a share sums in another order may differ."""
 
 
 @dataclass(frozen=True)
@@ -89,9 +94,9 @@ def price_of_byte(more: Selected, less: Selected) -> float:
 
 @dataclass(frozen=True)
 class Choice:
-    """A solution: picoseconds, bytes, and what is chosen of it."""
+    """A solution: seconds, bytes, and what is chosen of it."""
 
-    recomputation: int
+    recompute_s: float
     kept_B: int
     items: frozenset[Item]
 
@@ -105,7 +110,7 @@ class Choices:
 
     def selected(self, choices: Sequence[Choice]) -> list[Selected]:
         return [
-            Selected(self.marks.recompute(one.items), one.recomputation / PICOSECONDS, one.kept_B)
+            Selected(self.marks.recompute(one.items), one.recompute_s, one.kept_B)
             for one in choices
             if any(kind == "made" for kind, _ in one.items)
         ]
@@ -128,12 +133,11 @@ class Choices:
         pairs = [(number[item], number[other]) for item, other in self.marks.implies]
         return Closures(len(number), pairs, wanted=[number["needed", t] for t in self.of.wanted])
 
-    def at(self, price: tuple[int, int]) -> Choice:
-        """The best choice where a byte costs price[0] / price[1] picoseconds."""
-        of_B, of_time = price
+    def at(self, of_B: float, of_time: float = 1.0) -> Choice:
+        """The best choice where a byte costs `of_B` and a second `of_time`."""
         worth = {"needed": of_B, "saved": -of_B}
         weights = [
-            of_time * self.of.cost[number] if kind == "made" else worth[kind] * self.of.size_B[number]
+            of_time * self.of.cost_s[number] if kind == "made" else worth[kind] * self.of.size_B[number]
             for kind, number in self._items
         ]
         chosen = self._closures.least(weights)
@@ -145,15 +149,15 @@ class Choices:
             ("saved", t) for t in self.marks.savable if ("needed", t) in items and ("made", self.of.maker[t]) in items
         }
         items |= saved
-        recomputation = sum(self.of.cost[number] for kind, number in items if kind == "made")
+        recompute_s = math.fsum(self.of.cost_s[number] for kind, number in items if kind == "made")
         kept_B = sum(self.of.size_B[t] for kind, t in items if kind == "needed" and ("saved", t) not in items)
-        return Choice(recomputation, kept_B, frozenset(items))
+        return Choice(recompute_s, kept_B, frozenset(items))
 
     # -- the front -----------------------------------------------------------------------------------------------------
 
     @cached_property
     def corners(self) -> list[Choice]:
-        most, least = self.at((0, 1)), self.at((1, 0))
+        most, least = self.at(0.0), self.at(1.0, 0.0)
         return [most, *self._corners_between(most, least)]
 
     def _corners_between(self, more: Choice, less: Choice) -> Iterator[Choice]:
@@ -163,13 +167,10 @@ class Choices:
         if more.kept_B - less.kept_B < FINEST * sum(self.of.size_B.values()):
             yield less
             return
-        price = (less.recomputation - more.recomputation, more.kept_B - less.kept_B)
-        found = self.at((price[0], price[1]))
-
-        def value(one: Choice) -> int:
-            return one.recomputation * price[1] + one.kept_B * price[0]
-
-        if value(found) < value(less):
+        price = (less.recompute_s - more.recompute_s) / (more.kept_B - less.kept_B)
+        found = self.at(price)
+        gain_s = less.recompute_s - found.recompute_s + price * (less.kept_B - found.kept_B)
+        if gain_s > ROUNDING * less.recompute_s:
             yield from self._corners_between(more, found)
             yield from self._corners_between(found, less)
         else:

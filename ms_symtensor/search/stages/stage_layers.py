@@ -22,6 +22,11 @@ PACE_TOLERANCE = 1e-7
 """The pace is found to this fraction of itself."""
 
 
+def even(blocks: int, stages: int) -> tuple[int, ...]:
+    """So many blocks on so many stages; the first ones take one more where they do not divide."""
+    return tuple(blocks // stages + (number < blocks % stages) for number in range(stages))
+
+
 def laid_out(
     chain: Chain, layers: Sequence[int], recomputed: Sequence[int], turns: PipelineSchedule
 ) -> tuple[Stage, ...]:

@@ -7,6 +7,7 @@ network is a chain with short cuts. The order in which variables go decides how 
 """
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -26,8 +27,8 @@ Neighbours = Mapping[int, set[int]]
 MAX_ENTRIES = 1 << 27
 """Largest table that is built, 1 GiB of float64: a graph that needs more for one problem is refused rather than swapped."""
 
-TOGETHER = 1 << 22
-"""Problems whose sums together have more entries than so many, 32 MiB of float64, are solved some after others (empirical)."""
+TOGETHER = 1 << 23
+"""Problems whose sums together have more entries than so many, 64 MiB of float64, are solved some after others (empirical)."""
 
 
 class Factor(NamedTuple):
@@ -113,18 +114,23 @@ def minimise(sizes: Sequence[int], factors: Sequence[Factor], order: Sequence[in
         order = elimination_order(sizes, tuple(added))
     problems = factors[0].table.shape[0] if factors else 1
     number = {variable: n for n, variable in enumerate(order)}
-    left = [_in_order(scope, table, sizes, number) for scope, table in added.items()]
-    value = np.zeros(problems) + sum(table for scope, table in left if not scope)
+    value, waiting = np.zeros(problems), defaultdict[int, list[Ordered]](list)
+    for scope, table in added.items():
+        ordered, turned = _in_order(scope, table, sizes, number)
+        if ordered:
+            waiting[ordered[0]].append((ordered, turned))
+        else:
+            value = value + turned
     decided, summed = list[tuple[int, tuple[int, ...], Table]](), 0
     for variable in order:
-        among = [one for one in left if one[0][:1] == (variable,)]
+        among = waiting.pop(variable, [])
         if not among:
             continue
         others = tuple(sorted({v for scope, _ in among for v in scope[1:]}, key=number.__getitem__))
         entries = sizes[variable] * math.prod(sizes[v] for v in others)
         summed += problems * entries
         if problems > 1 and summed > TOGETHER:
-            for copies in (left, among, decided):
+            for copies in (waiting, among, decided):
                 copies.clear()
             return _in_halves(sizes, added, order)
         if entries > MAX_ENTRIES:
@@ -136,8 +142,9 @@ def minimise(sizes: Sequence[int], factors: Sequence[Factor], order: Sequence[in
         total = reduce(np.add, (_spread(scope, table, others) for scope, table in among))
         decided.append((variable, others, total))
         least = total.min(axis=0)
-        left.append((others, least))
-        if not others:
+        if others:
+            waiting[others[0]].append((others, least))
+        else:
             value = value + least
     # A variable's best value is looked for where the variables after it ended up.
     found = np.zeros((len(sizes), problems), dtype=np.intp)
@@ -147,9 +154,11 @@ def minimise(sizes: Sequence[int], factors: Sequence[Factor], order: Sequence[in
     return Minimum(value, found.T)
 
 
-def _in_order(
-    scope: tuple[int, ...], table: Table, sizes: Sequence[int], number: Mapping[int, int]
-) -> tuple[tuple[int, ...], Table]:
+Ordered = tuple[tuple[int, ...], Table]
+"""Variables in the order in which they are eliminated, and a table over them, and the problems last."""
+
+
+def _in_order(scope: tuple[int, ...], table: Table, sizes: Sequence[int], number: Mapping[int, int]) -> Ordered:
     """A table over the variables that have several values (arrays have 32 axes at most), those first that are eliminated first.
 
     The problems come last: all that is summed and compared runs over them.

@@ -39,23 +39,14 @@ class Tables:
         each, recomputation, once, kept, saved, rest = occurring(
             self.every, [getattr(weights, f.name) for f in fields(Weights)]
         )
-        dear, repeats = bool(np.any(price_s_per_B)), bool(np.any(recomputed))
         price = np.atleast_1d(np.asarray(price_s_per_B, dtype=float))
-        # In the order of `Terms.weighted`; what is None counts for nothing.
-        occurs = (
-            each,
-            once,
-            recomputed * recomputation if repeats else None,
-            price * kept if dear else None,
-            price * rest if dear else None,
-            -recomputed * price * saved if dear and repeats else None,
-        )
+        # In the order of `Terms.weighted`.
+        occurs = each, once, recomputed * recomputation, price * kept, price * rest, -recomputed * price * saved
         joint: dict[tuple[int, ...], Array] = {}
         for i, t in enumerate(self.every):
             for number, table in t.weighted:
-                if (worth := occurs[number]) is not None:
-                    weight = spread(worth[i], table)
-                    part = np.multiply(chosen := table[which], weight, out=chosen)
+                if (worth := occurs[number][i]).any():
+                    part = np.multiply(chosen := table[which], spread(worth, table), out=chosen)
                     if t.scope in joint:
                         joint[t.scope] += part
                     else:

@@ -10,7 +10,7 @@ Its packages, each of which imports only those above it:
     selections  what inside a block is worth recomputing
     certify     how near a plan is to the optimum
 
-The files beside them put plans together: `found` lists the step layouts and makes the plan of the best one, `selective` ranks
-layouts by what they promise where they recompute selectively, `priced` gives the plan its price. docs/explanation/search.md
-follows one request through all of them.
+The files beside them put plans together: `best` goes through the cases of a request, `found` lists the step layouts and writes
+the plan of the best one, with its price, `fastest` ranks layouts by what they promise and makes plans of them, `smallest` is the
+last attempt where nothing fits. docs/explanation/search.md follows one request through all of them.
 """

@@ -25,7 +25,6 @@ class Pricer:
         self._numbers: dict[tuple[str, DeviceGroup | None], int] = {}
         self._lines: list[tuple[Array, bool]] = []
         self._lattices: dict[DeviceGroup, _Lattices] = {}
-        self._priced: dict[tuple[str, DeviceGroup, bytes, bytes], Array] = {}
 
     def slices_B(self, layouts: Sequence[Layout], element_B: float, power: int) -> Array:
         """Bytes of one device's slice of regular layouts: [members, layouts]."""
@@ -63,10 +62,8 @@ class Pricer:
         """
         if group is None or kind not in COLLECTIVES:
             return self.local_s(kind, input_B + output_B)
-        key = kind, group, input_B.tobytes(), output_B.tobytes()
-        if key not in self._priced:
-            self._priced[key] = self.nodes_s([self.number(kind, group)], input_B[None], output_B[None])[0]
-        return self._priced[key]
+        found: Array = self.nodes_s([self.number(kind, group)], input_B[None], output_B[None])[0]
+        return found
 
     def number(self, kind: str, group: DeviceGroup | None) -> int:
         """The number by which `nodes_s` knows nodes of `kind` on `group`."""

@@ -200,7 +200,6 @@ def problem_of(graph: Graph, known: Variables, recomputation: frozenset[str] | N
     fullest = turn(graph, known, between, where.blocks, (use.number for _, use in uses))
     tables = TensorTables(known, pairs, repeated, fullest)
     placed = {tensor: where.counts(occurrences) for tensor, occurrences in between.items()}
-    tables.prepare(placed)
     of_tensors = {tensor: tuple(tables.terms(tensor, counts)) for tensor, counts in placed.items()}
     found += chain.from_iterable(of_tensors.values())
     found += tables.passing(where.behind)

@@ -73,15 +73,6 @@ class Pairs:
         self._row: dict[tuple[int, float, int], int] = {}
         self._prices = np.zeros((3, 1, pricer.family.members))
 
-    def prepare(self, wanted: Iterable[tuple[tuple[Layout, ...], tuple[Layout, ...], str, int]]) -> None:
-        """Price all that `cost` will be asked for at once, which takes less time than one after the other."""
-        nodes: dict[tuple[int, float, int], None] = {}
-        for makers, readers, dtype, power in wanted:
-            whole_B = _whole_B(makers, size_B(dtype))
-            paths = self._ways.between(makers, readers, dtype in SCATTERED)
-            nodes.update(dict.fromkeys((node, whole_B, power) for way in paths for node in way.nodes))
-        self._price(nodes)
-
     def cost(self, makers: tuple[Layout, ...], readers: tuple[Layout, ...], dtype: str, power: int) -> PairCost:
         """The costs for every pair of different layouts, of a tensor whose size goes with the batch to the `power` 0 or 1."""
         key = (makers, readers, size_B(dtype), dtype in SCATTERED, power)

@@ -52,22 +52,18 @@ class ReshardPaths:
         self._prefixes: dict[tuple, int] = {}
         self._gathers: dict[tuple, int] = {}
         self._ways: dict[tuple[int, int], ReshardPath] = {}
-        self._between: dict[tuple[tuple[Layout, ...], tuple[Layout, ...], bool], Sequence[ReshardPath]] = {}
 
     def between(self, makers: tuple[Layout, ...], readers: tuple[Layout, ...], gathered: bool) -> Sequence[ReshardPath]:
         """The ways from every layout of `makers` to every one of `readers`, of a tensor that may be `gathered` or not."""
-        key = (makers, readers, gathered)
-        if key not in self._between:
-            # The steps depend on the sizes of dims only through what divides them: they are found on a small tensor of the
-            # same kind, shared by all tensors of that kind. What a Reshape does depends on the sizes themselves.
-            is_reshaped = makers[0].shape != readers[0].shape
-            small: Callable[[Layout], Layout] = attrgetter("plain") if is_reshaped else _shrunk
-            starts, ends = ([self._numbered(small(layout)) for layout in side] for side in (makers, readers))
-            paths = [self._way(start, end) for start in starts for end in ends]
-            if not gathered:
-                paths = [NO_PATH if any(self.nodes[n].kind == "AllGather" for n in way.nodes) else way for way in paths]
-            self._between[key] = paths
-        return self._between[key]
+        # The steps depend on the sizes of dims only through what divides them: they are found on a small tensor of the same kind,
+        # shared by all tensors of that kind. What a Reshape does depends on the sizes themselves.
+        is_reshaped = makers[0].shape != readers[0].shape
+        small: Callable[[Layout], Layout] = attrgetter("plain") if is_reshaped else _shrunk
+        starts, ends = ([self._numbered(small(layout)) for layout in side] for side in (makers, readers))
+        paths = [self._way(start, end) for start in starts for end in ends]
+        if gathered:
+            return paths
+        return [NO_PATH if any(self.nodes[n].kind == "AllGather" for n in way.nodes) else way for way in paths]
 
     def _numbered(self, layout: Layout) -> tuple[int, Layout]:
         """`layout` with its number: what is looked up often is looked up by that."""

@@ -5,7 +5,7 @@ down once.
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -45,14 +45,6 @@ class TensorTables:
         self._ways: dict[tuple, _ReshardPaths] = {}
         self._tables: dict[tuple, Array] = {}
         self._layouts: dict[tuple, tuple[tuple[Layout, ...], NDArray[np.intp]]] = {}
-
-    def prepare(self, every: Iterable[Tensor]) -> None:
-        """Price the ways of all tensors at once."""
-        self._pairs.prepare(
-            (self.layouts_at(t.maker, t.shape)[0], self.layouts_at(r.end, t.reader_shape)[0], t.dtype, t.power)
-            for t in every
-            for r in t.readers
-        )
 
     def terms(self, tensor: Tensor, counts: Counts) -> list[Terms]:
         """All tables of `tensor`, which occurs so often at every place."""

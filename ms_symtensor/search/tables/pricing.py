@@ -17,13 +17,16 @@ from ms_symtensor.tensor.layout import DeviceGroup, Layout
 Array = NDArray[np.float64]
 
 
+Node = tuple[str, DeviceGroup | None]
+"""Kind and group of a node."""
+
+
 class Pricer:
     """Prices on `cluster` for the members of `family`; `cost.move` for arrays."""
 
     def __init__(self, cluster: Cluster, family: Family) -> None:
         self.cluster, self.family = cluster, family
-        self._numbers: dict[tuple[str, DeviceGroup | None], int] = {}
-        self._lines: list[tuple[Array, bool]] = []
+        self._lines: dict[Node, Array] = {}
         self._lattices: dict[DeviceGroup, _Lattices] = {}
 
     def slices_B(self, layouts: Sequence[Layout], element_B: float, power: int) -> Array:
@@ -62,21 +65,17 @@ class Pricer:
         """
         if group is None or kind not in COLLECTIVES:
             return self.local_s(kind, input_B + output_B)
-        found: Array = self.nodes_s([self.number(kind, group)], input_B[None], output_B[None])[0]
+        found: Array = self.nodes_s([(kind, group)], input_B[None], output_B[None])[0]
         return found
 
-    def number(self, kind: str, group: DeviceGroup | None) -> int:
-        """The number by which `nodes_s` knows nodes of `kind` on `group`."""
-        key = (kind, group if kind in COLLECTIVES else None)
-        if key not in self._numbers:
-            self._numbers[key] = len(self._lines)
-            self._lines.append((self._lines_of(*key), key[1] is None))
-        return self._numbers[key]
-
-    def nodes_s(self, numbers: Sequence[int], input_B: Array, output_B: Array) -> Array:
-        """`node_s` of many nodes with these `numbers`: [nodes, members], like the bytes."""
-        lines, adds = zip(*(self._lines[number] for number in numbers), strict=True)
-        size_B = np.where(np.array(adds)[:, None], input_B + output_B, np.maximum(input_B, output_B))
+    def nodes_s(self, nodes: Sequence[Node], input_B: Array, output_B: Array) -> Array:
+        """`node_s` of many nodes: [nodes, members], like the bytes."""
+        local = np.array([kind not in COLLECTIVES for kind, _ in nodes])
+        size_B = np.where(local[:, None], input_B + output_B, np.maximum(input_B, output_B))
+        for node in dict.fromkeys(nodes):
+            if node not in self._lines:
+                self._lines[node] = self._lines_of(*node)
+        lines = [self._lines[node] for node in nodes]
         width = max(one.shape[-1] for one in lines)
         starts_B, alpha_s, per_B = np.stack([_padded(one, width) for one in lines], axis=1)
         piece = (size_B[..., None] >= starts_B).sum(axis=-1, keepdims=True) - 1
@@ -91,7 +90,7 @@ class Pricer:
         byte; of the sum of the bytes that go in and out on one device, else of the larger number.
         """
         members = self.family.members
-        if group is None:
+        if group is None or kind not in COLLECTIVES:
             local = ((0.0, 0.0, 0.0),) if kind in VIEWS else local_time(self.cluster, kind == SWAP).pieces
             return np.tile(np.array(local).T[:, None, :], (1, members, 1))
         if group not in self._lattices:

@@ -1,7 +1,7 @@
 """Carrying tensors between lists of layouts: what every way costs, and what two ways have in common."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ms_symtensor.program.program import COLLECTIVES
 from ms_symtensor.search.tables.pricing import Pricer
-from ms_symtensor.search.tables.reshard_paths import ReshardPath, ReshardPaths
+from ms_symtensor.search.tables.reshard_paths import Node, ReshardPath, ReshardPaths
 from ms_symtensor.tensor.dtype import size_B
 from ms_symtensor.tensor.layout import Layout
 from ms_symtensor.tensor.redistribution import SCATTERED
@@ -65,13 +65,11 @@ NONE = 0
 
 
 class Pairs:
-    """Move costs between lists of layouts, computed once per pair of distinct layouts."""
+    """Move costs between lists of layouts, computed once for each pair of lists."""
 
     def __init__(self, pricer: Pricer, enable_alltoall: bool) -> None:
         self._pricer, self._ways = pricer, ReshardPaths(pricer.family, enable_alltoall)
         self._cache: dict[tuple, PairCost] = {}
-        self._row: dict[tuple[int, float, int], int] = {}
-        self._prices = np.zeros((3, 1, pricer.family.members))
 
     def cost(self, makers: tuple[Layout, ...], readers: tuple[Layout, ...], dtype: str, power: int) -> PairCost:
         """The costs for every pair of different layouts, of a tensor whose size goes with the batch to the `power` 0 or 1."""
@@ -85,9 +83,10 @@ class Pairs:
     ) -> PairCost:
         whole_B = _whole_B(makers, element_B)
         paths = self._ways.between(makers, readers, gathered)
-        self._price((node, whole_B, power) for way in paths for node in way.nodes)
-        numbers = _padded([[self._row[node, whole_B, power] for node in way.nodes] for way in paths], NONE)
-        there_s, back_s, after_B = self._prices
+        nodes = list(dict.fromkeys(node for way in paths for node in way.nodes))
+        row = {node: number for number, node in enumerate(nodes, NONE + 1)}
+        numbers = _padded([[row[node] for node in way.nodes] for way in paths], NONE)
+        there_s, back_s, after_B = self._prices(nodes, whole_B, power)
         exists, firsts, gather = np.array([(way.exists, way.first, way.gather) for way in paths]).T
         forward = np.where(exists[:, None], there_s[numbers].sum(axis=1), np.inf)
         first = np.where(firsts >= 0, numbers[np.arange(len(numbers)), firsts], NONE)
@@ -106,28 +105,24 @@ class Pairs:
             paths, numbered(numbers), there_s,
         )  # fmt: skip
 
-    def _price(self, wanted: Iterable[tuple[int, float, int]]) -> None:
-        """Note the prices of the nodes `wanted`, each of a tensor of so many bytes that go with the batch to the power 0 or 1:
-        seconds forward and back, and bytes of the output, [3, rows, members].
+    def _prices(self, nodes: Sequence[Node], whole_B: float, power: int) -> Array:
+        """Of `nodes` that carry a tensor of so many bytes, which go with the batch to the power 0 or 1, [3, 1 + nodes, members]:
+        seconds forward and back, and bytes of the output; the first of them is none.
         """
-        missing = [one for one in dict.fromkeys(wanted) if one not in self._row]
-        if not missing:
-            return
-        pricer, nodes = self._pricer, [self._ways.nodes[number] for number, _, _ in missing]
-        grown = np.array([whole_B * pricer.family.grown(power) for _, whole_B, power in missing])
-        before_B, after_B = (
-            grown / pricer.coded(n.before for n in nodes),
-            grown / pricer.coded(n.after for n in nodes),
-        )
-        there = pricer.nodes_s([pricer.number(n.kind, n.group) for n in nodes], before_B, after_B)
-        back = pricer.nodes_s([pricer.number(n.opposite, n.group) for n in nodes], after_B, before_B)
+        pricer = self._pricer
+        nothing = np.zeros((3, 1, pricer.family.members))
+        if not nodes:
+            return nothing
+        grown = whole_B * pricer.family.grown(power)
+        before_B, after_B = grown / pricer.coded(n.before for n in nodes), grown / pricer.coded(n.after for n in nodes)
+        there = pricer.nodes_s([(n.kind, n.group) for n in nodes], before_B, after_B)
+        back = pricer.nodes_s([(n.opposite, n.group) for n in nodes], after_B, before_B)
         # What is cut in one part on a member is nothing there.
-        idle = [n.kind not in COLLECTIVES and n.kind != "Reshape" for n in nodes]
-        nothing = np.array(idle)[:, None] & (pricer.coded(n.parts for n in nodes) == 1)
-        new = np.stack([np.where(nothing, 0.0, there), np.where(nothing, 0.0, back), after_B])
-        rows = self._prices.shape[1]
-        self._row.update((one, rows + i) for i, one in enumerate(missing))
-        self._prices = np.concatenate([self._prices, new], axis=1)
+        local = np.array([n.kind not in COLLECTIVES and n.kind != "Reshape" for n in nodes])[:, None]
+        idle = local & (pricer.coded(n.parts for n in nodes) == 1)
+        return np.concatenate(
+            [nothing, np.stack([np.where(idle, 0.0, there), np.where(idle, 0.0, back), after_B])], axis=1
+        )
 
 
 def _padded(rows: Sequence[Sequence[int]], nothing: int) -> Numbers:

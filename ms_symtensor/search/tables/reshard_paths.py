@@ -26,12 +26,12 @@ class Node(NamedTuple):
 
 
 class ReshardPath(NamedTuple):
-    """One redistribution of a small tensor: the numbers of its nodes, of their beginnings and of a first AllGather.
+    """One redistribution of a small tensor: its nodes, the numbers of their beginnings and of a first AllGather.
 
     `first` is the position of that AllGather; `exists` is False where MindSpore finds no way.
     """
 
-    nodes: tuple[int, ...] = ()
+    nodes: tuple[Node, ...] = ()
     prefix: tuple[int, ...] = ()
     gather: int = -1
     first: int = -1
@@ -42,13 +42,12 @@ NO_PATH = ReshardPath(exists=False)
 
 
 class ReshardPaths:
-    """The ways between layouts on the meshes of `family`; `nodes` are their steps, by number."""
+    """The ways between layouts on the meshes of `family`."""
 
     def __init__(self, family: Family, enable_alltoall: bool) -> None:
         self._family, self._enable_alltoall = family, enable_alltoall
         self._layouts: dict[Layout, int] = {}
-        self.nodes: list[Node] = []
-        self._node_numbers: dict[Node, int] = {}
+        self._possible: dict[Node, bool] = {}
         self._prefixes: dict[tuple, int] = {}
         self._gathers: dict[tuple, int] = {}
         self._ways: dict[tuple[int, int], ReshardPath] = {}
@@ -63,7 +62,7 @@ class ReshardPaths:
         paths = [self._way(start, end) for start in starts for end in ends]
         if gathered:
             return paths
-        return [NO_PATH if any(self.nodes[n].kind == "AllGather" for n in way.nodes) else way for way in paths]
+        return [NO_PATH if any(node.kind == "AllGather" for node in way.nodes) else way for way in paths]
 
     def _numbered(self, layout: Layout) -> tuple[int, Layout]:
         """`layout` with its number: what is looked up often is looked up by that."""
@@ -80,7 +79,7 @@ class ReshardPaths:
             steps = redistribute(source, target, self._enable_alltoall)
         except InvalidStrategyError:
             return NO_PATH
-        nodes: list[int] = []
+        nodes: list[Node] = []
         prefix: list[int] = []
         gather = first = -1
         reshaped: tuple[int, ...] | None = None
@@ -98,11 +97,11 @@ class ReshardPaths:
             elif step.kind == "StridedSlice":
                 after *= taken
             node = Node(step.kind, MOVE_GRADIENT[step.kind], group, before, after, parts)
-            if node not in self._node_numbers and not self._is_possible(node):
+            if node not in self._possible:
+                self._possible[node] = self._is_possible(node)
+            if not self._possible[node]:
                 return NO_PATH
-            nodes.append(self._node_numbers.setdefault(node, len(self.nodes)))
-            if nodes[-1] == len(self.nodes):
-                self.nodes.append(node)
+            nodes.append(node)
             before = after
             ranks = group.ranks() if group is not None else None
             # From one beginning, equal steps make the same but for a Reshape.

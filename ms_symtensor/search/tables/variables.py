@@ -278,12 +278,11 @@ def _combine_s(
     partials = [(i, placement.partial) for i, (_, placement) in enumerate(chosen) if placement.partial is not None]
     if partials:
         kinds = ["AllReduce" if p.dim is None else "ReduceScatter" for _, p in partials]
-        numbers = [
-            pricer.number(MOVE_GRADIENT[kind] if backward else kind, p.group)
-            for kind, (_, p) in zip(kinds, partials, strict=True)
+        nodes = [
+            (MOVE_GRADIENT[kind] if backward else kind, p.group) for kind, (_, p) in zip(kinds, partials, strict=True)
         ]
         whole_B = np.array([outputs_B[p.output][:, i] for i, p in partials])
-        seconds[:, [i for i, _ in partials]] = pricer.nodes_s(numbers, whole_B, whole_B).T
+        seconds[:, [i for i, _ in partials]] = pricer.nodes_s(nodes, whole_B, whole_B).T
     return seconds
 
 

@@ -38,16 +38,34 @@ Programs = Sequence[Program] | Sequence[StageProgram]
 
 
 @dataclass(frozen=True)
-class PlanBill:
-    """What the stages of a plan do, whatever the cluster: a bill for each, its parameters, each so many times, and its settings.
-    `pipeline` None: one stage that takes the batch as a whole.
+class StageBill:
+    """What a stage of a plan does, whatever the cluster: its bill, its parameters, each so many times, its settings, and its
+    memory by `cost.step.MEMORIES`.
     """
 
-    bills: tuple[Bill, ...]
-    parameters: tuple[Sequence[tuple[ParameterPlacement, int]], ...]
-    settings: tuple[Settings, ...]
+    bill: Bill
+    parameters: Sequence[tuple[ParameterPlacement, int]]
+    settings: Settings
+    memory_B: Mapping[str, int]
+
+    def stored_as(self, stored: Stored | None) -> Mapping[str, int]:
+        """Its memory under a run-time that has parameters as `stored`."""
+        if stored is None:
+            return self.memory_B
+        level = self.settings.optimizer_level if stored.level is None else stored.level
+        at_rest = stored_B(self.parameters, stored, level)
+        if self.settings.swap_optimizer:
+            at_rest["optimizer_states"] = 0
+        activations_B = max(self.memory_B["activations"], update_peak_B(self.parameters, stored, level))
+        return {**self.memory_B, **at_rest, "activations": activations_B}
+
+
+@dataclass(frozen=True)
+class PlanBill:
+    """The stages of a plan, first to last; `pipeline` None: one stage that takes the batch as a whole."""
+
+    stages: tuple[StageBill, ...]
     pipeline: Pipeline | None
-    memory_B: tuple[Mapping[str, int], ...]
 
 
 @dataclass(frozen=True)
@@ -107,13 +125,13 @@ def plan_bill(
     """
     found = meanings(graph) if known is None else known
     written = programs_of(graph, stages, pipeline, found) if programs is None else programs
-    bills, parameters, memory = [], [], []
+    bills = []
     for number, stage in enumerate(stages):
         program = fused_program(graph, written[number], found, fuses)
-        bills.append(bill_of(Written.of(graph, stage, program, found, fuses)))
-        parameters.append([(each, 1) for each in program.parameters.values()])
-        memory.append(_memory_of(graph, stage, program))
-    return PlanBill(tuple(bills), tuple(parameters), tuple(one.settings for one in stages), pipeline, tuple(memory))
+        bill = bill_of(Written.of(graph, stage, program, found, fuses))
+        parameters = [(each, 1) for each in program.parameters.values()]
+        bills.append(StageBill(bill, parameters, stage.settings, _memory_of(graph, stage, program)))
+    return PlanBill(tuple(bills), pipeline)
 
 
 def _memory_of(graph: Graph, stage: StagePlan, program: Program | StageProgram) -> Mapping[str, int]:
@@ -134,22 +152,8 @@ def priced(bill: PlanBill, cluster: Cluster, runtime: Runtime) -> PlanPrice:
     each = tuple(stage.each_s for stage in seconds)
     experts_s = _each_s([stage.experts_s for stage in seconds], EXPERTS, number)
     hidden_s = {part.value: s for part, s in _each_s([stage.hidden_s for stage in seconds], Part, number).items()}
-    return PlanPrice(step_s, time_s, hidden_s, _memory_B(bill, runtime.stores), each, experts_s)
-
-
-def _memory_B(bill: PlanBill, stored: Stored | None) -> tuple[Mapping[str, int], ...]:
-    """Bytes of every stage, by `cost.step.MEMORIES`."""
-    if stored is None:
-        return bill.memory_B
-    found = []
-    for memory, parameters, settings in zip(bill.memory_B, bill.parameters, bill.settings, strict=True):
-        level = settings.optimizer_level if stored.level is None else stored.level
-        at_rest = stored_B(parameters, stored, level)
-        if settings.swap_optimizer:
-            at_rest["optimizer_states"] = 0
-        activations_B = max(memory["activations"], update_peak_B(parameters, stored, level))
-        found.append({**memory, **at_rest, "activations": activations_B})
-    return tuple(found)
+    memory_B = tuple(stage.stored_as(runtime.stores) for stage in bill.stages)
+    return PlanPrice(step_s, time_s, hidden_s, memory_B, each, experts_s)
 
 
 def seconds_of_stages(bill: PlanBill, cluster: Cluster, runtime: Runtime) -> list[StageSeconds]:
@@ -162,8 +166,10 @@ def seconds_of_stages(bill: PlanBill, cluster: Cluster, runtime: Runtime) -> lis
         return known[work]
 
     return [
-        seconds_of_bill(one, update_s(parameters, settings, cluster, runtime.updates), cluster, runtime, seconds)
-        for one, parameters, settings in zip(bill.bills, bill.parameters, bill.settings, strict=True)
+        seconds_of_bill(
+            one.bill, update_s(one.parameters, one.settings, cluster, runtime.updates), cluster, runtime, seconds
+        )
+        for one in bill.stages
     ]
 
 

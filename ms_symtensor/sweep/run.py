@@ -104,7 +104,7 @@ def _figures(plan: Plan, graph: Graph, cluster: Cluster, cost_per_hour: float | 
 def levels(bill: PlanBill, cluster: Cluster) -> dict[str, str]:
     """For every part of communication the levels of the cluster on which most of its seconds are spent."""
     sums: dict[str, dict[str, float]] = {}
-    for one in bill.bills:
+    for one in (stage.bill for stage in bill.stages):
         for key, works in one.items.items():
             for work, count in works.items():
                 if isinstance(work, Message) and len(work.ranks) > 1:
@@ -125,7 +125,7 @@ def _recompute_s(bill: PlanBill, cluster: Cluster, micro_batch_num: int) -> floa
             if key.phase is Phase.RECOMPUTE and not isinstance(work, Message)
         )
 
-    return micro_batch_num * sum(map(of, bill.bills)) / len(bill.bills)
+    return micro_batch_num * sum(of(stage.bill) for stage in bill.stages) / len(bill.stages)
 
 
 def options_of(chosen: argparse.Namespace) -> dict[str, Any]:

@@ -37,7 +37,8 @@ def dispatched(bill: PlanBill, config: TransformerConfig) -> PlanBill:
     if experts is None or experts.dispatcher != "alltoall_deredundancy":
         return bill
     rows = experts.number * experts.places(config.routed_length) / config.routed_length
-    return replace(bill, bills=tuple(_in_two_levels(one, experts, rows) for one in bill.bills))
+    stages = (replace(stage, bill=_in_two_levels(stage.bill, experts, rows)) for stage in bill.stages)
+    return replace(bill, stages=tuple(stages))
 
 
 def _in_two_levels(bill: Bill, experts: Experts, rows: float) -> Bill:

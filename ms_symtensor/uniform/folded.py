@@ -12,7 +12,7 @@ from itertools import groupby
 from model_zoo.config import BlockKind, TransformerConfig
 from ms_symtensor.cost.bill import Bill, Message, Part, Work, Written, bill_of
 from ms_symtensor.cost.flops import model_flops
-from ms_symtensor.cost.plan_price import PlanBill
+from ms_symtensor.cost.plan_price import PlanBill, StageBill
 from ms_symtensor.cost.stage_memory import stage_memory_B
 from ms_symtensor.cost.step import memory_B
 from ms_symtensor.program.fusion import fused, fused_cells, fused_program
@@ -136,13 +136,9 @@ def _one_stage(config: TransformerConfig, layout: UniformLayout, held: _Runs, fu
     own_B = measure(program, blocks).peak_B([0] * len(blocks))
     peak_B = measure(program, blocks).peak_B([one.count - one.few for one in held[0]])
     memory["activations"] += peak_B - own_B
-    return PlanBill(
-        (bill_of(Written(short.graph, plan, program, short.known, fuses), times),),
-        (_parameters(short.graph, program.parameters, times),),
-        (plan.settings,),
-        None,
-        (memory,),
-    )
+    bill = bill_of(Written(short.graph, plan, program, short.known, fuses), times)
+    parameters = _parameters(short.graph, program.parameters, times)
+    return PlanBill((StageBill(bill, parameters, plan.settings, memory),), None)
 
 
 def _stages(
@@ -193,9 +189,8 @@ def _stages(
             layout.swap_optimizer,
         )
         bill = _sent_from(bills[number, runs], program, stage, pipeline.stage_num, stands_for)
-        found.append((bill, _parameters(program.graph, program.parameters, times), plan.settings, memory))
-    every_bill, parameters, settings, memories = zip(*found, strict=True)
-    return PlanBill(every_bill, parameters, settings, pipeline, memories)
+        found.append(StageBill(bill, _parameters(program.graph, program.parameters, times), plan.settings, memory))
+    return PlanBill(tuple(found), pipeline)
 
 
 def _sent_from(bill: Bill, program: StageProgram, stage: int, stages: int, stands_for: list[int]) -> Bill:

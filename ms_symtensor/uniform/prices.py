@@ -209,7 +209,7 @@ def _in_use_B(bill: PlanBill, dtype: str) -> int:
     """Bytes of the weights that the one stage of `bill` gathers, or casts to `dtype`."""
     return sum(
         times * math.prod(placement.layout.slice_shape) * size_B(dtype)
-        for placement, times in bill.parameters[0]
+        for placement, times in bill.stages[0].parameters
         if placement.shard > 1 or size_B(placement.dtype) != size_B(dtype)
     )
 

@@ -51,11 +51,11 @@ def predict(c: Configuration, cluster: Cluster) -> Predicted:
     found, device = priced(bill, cluster, runtime), cluster.device
     usable_B = device.hbm_capacity_B - TORCH_NPU_CANNOT_B if c.framework == "mindspeed" else device.hbm_usable_B
     peaks, first_peaks, taken = [], [], []
-    for memory, parameters in zip(found.memory_B, bill.parameters, strict=True):
+    for memory, stage in zip(found.memory_B, bill.stages, strict=True):
         peaks.append(sum(memory.values()) - memory["buffers"])
         resting = memory["parameters"] + memory["gradients"] + memory["optimizer_states"]
         if runtime.stores is not None:
-            resting += update_peak_B(parameters, runtime.stores, c.optimizer_level)
+            resting += update_peak_B(stage.parameters, runtime.stores, c.optimizer_level)
         first_peaks.append(max(peaks[-1] - memory["optimizer_states"], resting))
         more_communicators = max(0, memory["buffers"] // HCCL_BUFFER_B - 1)
         lost = runtime.fragments * memory["activations"] + device.communicator_B * more_communicators

@@ -25,10 +25,10 @@ def with_experts(**choices):
 
 
 def dispatches(config) -> dict[Message, int]:
-    (bill,) = folded_bill(config, LAYOUT).bills
+    (stage,) = folded_bill(config, LAYOUT).stages
     return {
         work: count
-        for key, works in bill.items.items()
+        for key, works in stage.bill.items.items()
         if key.part is Part.EXPERT
         for work, count in works.items()
         if isinstance(work, Message)

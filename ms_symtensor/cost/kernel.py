@@ -9,14 +9,13 @@ Williams, Waterman and Patterson 2009):
 - `vector_s`   does so, with O operations of the vector unit in float32 (softmax, SiLU), which works as fast in 16 bit.
 - `product_s`  a result of E elements, each a sum of K products, on the matrix unit.
 - `attention_s`  fused attention: R queries, each with S keys.
-- `cold_product_s`, `cold_attention_s`  the same, of which C bytes were read last a whole pass ago (serving's weights and cache).
+            Either may read C bytes more that were read last a whole pass ago (serving's weights and cache).
 - `copy_s`     moves Q bytes between device and host.
 
 A formula is a function of numbers of the kernel, in symbols or as expressions over dims: `Kernel.expression` is what `explain`
 prints, `Kernel.seconds` the same compiled (`algebra.expression`), for arrays of candidates.
 """
 
-import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -92,19 +91,16 @@ def vector_s(traffic_B: Any, operations: Any) -> sympy.Expr:
     return sympy.Max(operations / rate, memory(traffic_B) / (s.eta_hbm * s.B_hbm), evaluate=False) + s.t_op
 
 
-def product_s(elements: Any, depth: Any, flops: Any, traffic_B: Any) -> sympy.Expr:
-    """Seconds of a product in 16 bit, `flops` FLOPs a term of a sum: see `_product_s`."""
-    return _product_s(s.eta_cube * s.F_cube, elements, depth, flops, traffic_B)
+def product_s(elements: Any, depth: Any, flops: Any, traffic_B: Any, cold_B: Any = 0) -> sympy.Expr:
+    """Seconds of a product in 16 bit, `flops` FLOPs a term of a sum; `cold_B` bytes come from HBM whatever the L2 cache has room
+    for. See `_product_s`.
+    """
+    return _product_s(s.eta_cube * s.F_cube, elements, depth, flops, traffic_B, cold_B)
 
 
 def product_float32_s(elements: Any, depth: Any, flops: Any, traffic_B: Any) -> sympy.Expr:
     """As `product_s`, in float32."""
     return _product_s(s.eta_cube32 * s.F_cube32, elements, depth, flops, traffic_B)
-
-
-def cold_product_s(elements: Any, depth: Any, flops: Any, traffic_B: Any, cold_B: Any) -> sympy.Expr:
-    """As `product_s`, with `cold_B` bytes more that come from HBM whatever the L2 cache has room for."""
-    return _product_s(s.eta_cube * s.F_cube, elements, depth, flops, traffic_B, cold_B)
 
 
 def _product_s(rate: sympy.Expr, elements: Any, depth: Any, flops: Any, traffic_B: Any, cold_B: Any = 0) -> sympy.Expr:
@@ -113,19 +109,14 @@ def _product_s(rate: sympy.Expr, elements: Any, depth: Any, flops: Any, traffic_
     return sympy.Max(work_s, (memory(traffic_B) + cold_B) / (s.eta_read * s.B_hbm), evaluate=False) + s.t_op
 
 
-def attention_s(rows: Any, keys: Any, head_dim: Any, traffic_B: Any) -> sympy.Expr:
-    """Seconds of fused attention forward in 16 bit: see `_attention_s`."""
-    return _attention_s(s.F_cube, rows, keys, head_dim, traffic_B)
+def attention_s(rows: Any, keys: Any, head_dim: Any, traffic_B: Any, cold_B: Any = 0) -> sympy.Expr:
+    """Seconds of fused attention forward in 16 bit; `cold_B` as of `product_s`: a cache. See `_attention_s`."""
+    return _attention_s(s.F_cube, rows, keys, head_dim, traffic_B, cold_B)
 
 
 def attention_float32_s(rows: Any, keys: Any, head_dim: Any, traffic_B: Any) -> sympy.Expr:
     """As `attention_s`, in float32."""
     return _attention_s(s.F_cube32, rows, keys, head_dim, traffic_B)
-
-
-def cold_attention_s(rows: Any, keys: Any, head_dim: Any, traffic_B: Any, cold_B: Any) -> sympy.Expr:
-    """As `attention_s`, with `cold_B` bytes more that come from HBM: keys and values of a cache."""
-    return _attention_s(s.F_cube, rows, keys, head_dim, traffic_B, cold_B)
 
 
 def _attention_s(peak: sympy.Expr, rows: Any, keys: Any, head_dim: Any, traffic_B: Any, cold_B: Any = 0) -> sympy.Expr:
@@ -159,20 +150,19 @@ class Kernel:
 
     def seconds(self, cluster: Cluster) -> Any:
         """Seconds on a device of `cluster`: numbers, or arrays in the shape of the arguments'."""
-        return self.times * compiled(self.formula, cluster)(**self.arguments)
+        return self.times * compiled(self.formula, cluster, *self.arguments)(**self.arguments)
 
 
-def compiled(formula: KernelFormula, cluster: Cluster) -> Compiled:
-    """`formula` as a function of numbers or arrays, with the constants of `cluster`."""
-    of, constants = _compiled(formula)
+def compiled(formula: KernelFormula, cluster: Cluster, *names: str) -> Compiled:
+    """`formula` as a function of the arguments called `names`, numbers or arrays, with the constants of `cluster`."""
+    of, constants = _compiled(formula, frozenset(names))
     return partial(of, **{name: cluster.arguments[name] for name in constants})
 
 
 @lru_cache
-def _compiled(formula: KernelFormula) -> tuple[Compiled, tuple[str, ...]]:
-    """The function of the formula's arguments and of the constants that it returns the names of."""
-    wanted = inspect.signature(formula).parameters
-    arguments = [symbol for symbol in _ARGUMENTS if symbol.name in wanted]
+def _compiled(formula: KernelFormula, names: frozenset[str]) -> tuple[Compiled, tuple[str, ...]]:
+    """The function of these arguments of the formula and of the constants that it returns the names of."""
+    arguments = [symbol for symbol in _ARGUMENTS if symbol.name in names]
     expression = expanded(formula(**{symbol.name: symbol for symbol in arguments}))
     constants = sorted(expression.free_symbols - set(arguments), key=lambda symbol: symbol.name)
     return compile_expression(expression, [*arguments, *constants]), tuple(symbol.name for symbol in constants)

@@ -48,7 +48,7 @@ def local_time_s(cluster: Cluster, kind: str, traffic_B: Any) -> Any:
 def local_time(cluster: Cluster, between_host: bool = False) -> CollectiveTime:
     """The formula of such a node (`cost.kernel`) as a function of its bytes: lines up to what fits into the L2 cache, and on."""
     assert not between_host or cluster.host is not None, f"{cluster.name} says nothing of its host"
-    seconds = compiled(copy_s if between_host else pass_s, cluster)
+    seconds = compiled(copy_s if between_host else pass_s, cluster, "traffic_B")
     edge_B = 0.0 if between_host or cluster.device.l2_speedup == 1 else cluster.device.l2_B
     start_s, edge_s, end_s = (float(seconds(traffic_B=size_B)) for size_B in (0.0, edge_B, LARGE_B))
     above = Piece(float(np.nextafter(edge_B, np.inf)), start_s, (end_s - start_s) / LARGE_B)

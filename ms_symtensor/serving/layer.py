@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ms_symtensor.cluster.collective_time import collective_time
-from ms_symtensor.cost.kernel import Kernel, cold_attention_s, cold_product_s, pass_s, vector_s
+from ms_symtensor.cost.kernel import Kernel, attention_s, pass_s, product_s, vector_s
 from ms_symtensor.serving.memory import ELEMENT_B, Weights, slots, weights_of
 from ms_symtensor.serving.request import WEIGHT_BITS, Request
 from ms_symtensor.serving.strategy import Strategy
@@ -179,7 +179,7 @@ class Layer:
             "traffic_B": keys_B * (1 - cold) + m * width * ELEMENT_B, "cold_B": keys_B * cold,
         }  # fmt: skip
         uneven = self.step.attended if self.keys == self.step.keys else self.step.imbalance
-        self._add("attention", Kernel(cold_attention_s, arguments), uneven / self.step.imbalance)
+        self._add("attention", Kernel(attention_s, arguments), uneven / self.step.imbalance)
 
     def _feed_forward(self, name: str, rows: Any, width: float, matrices: Any = 1.0) -> None:
         """A feed-forward of `width`; `matrices`: how many of its weights are read (experts that tokens meet)."""
@@ -199,7 +199,7 @@ class Layer:
             "elements": rows * columns, "depth": depth, "flops": self.flops if weight_B is None else 2.0,
             "traffic_B": rows * (columns + depth) * ELEMENT_B, "cold_B": matrices * columns * depth * each_B,
         }  # fmt: skip
-        self._add(name, Kernel(cold_product_s, arguments))
+        self._add(name, Kernel(product_s, arguments))
 
     def _pass(self, name: str, elements: Any) -> None:
         self._add(name, Kernel(pass_s, {"traffic_B": elements * ELEMENT_B}))

@@ -34,13 +34,6 @@ class Outcome:
         return Outcome(self.step_time_s[chosen], self.memory_B[chosen], self.fits[chosen], self.mfu[chosen])
 
 
-@dataclass(frozen=True)
-class PairOutcome:
-    """Whether each pair of a dataset, in their order, was predicted as it was measured."""
-
-    correct: NDArray[np.bool_]
-
-
 def of_cluster(dataset: Dataset, cluster: Cluster) -> Dataset:
     """Without the cases that were measured on another known cluster: these become exclusions."""
     own = next((name for name in sorted(known_clusters(), key=len, reverse=True) if cluster.name.startswith(name)), "")
@@ -94,7 +87,7 @@ def priceable(dataset: Dataset, cluster: Cluster, predictor: Predictor = predict
     return dataset.without(why_not)
 
 
-def pair_outcome(dataset: Dataset, cluster: Cluster, predictor: Predictor = predict) -> PairOutcome:
+def pair_outcome(dataset: Dataset, cluster: Cluster, predictor: Predictor = predict) -> tuple[bool, ...]:
     """A pair is right if `better` makes more tokens per second and device or, by memory, fits where `worse` does not."""
     correct = []
     for pair in dataset.pairs:
@@ -104,4 +97,4 @@ def pair_outcome(dataset: Dataset, cluster: Cluster, predictor: Predictor = pred
             for side, one in zip(pair.steps, (better, worse), strict=True)
         )
         correct.append(better.fits and not worse.fits if pair.by_memory else fast > slow)
-    return PairOutcome(np.array(correct, dtype=bool))
+    return tuple(correct)

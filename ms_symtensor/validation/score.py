@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from ms_symtensor.validation.dataset import Case, Dataset
-from ms_symtensor.validation.evaluate import Outcome, PairOutcome
+from ms_symtensor.validation.evaluate import Outcome
 from ms_symtensor.validation.metrics import Fits, Numbers, Times, mape, mean, ordered_pairs, told_fits, top1_regret
 
 
@@ -113,7 +113,7 @@ class Score:
     total: Figures
 
 
-def score(dataset: Dataset, found: Outcome, pairs: PairOutcome) -> Score:
+def score(dataset: Dataset, found: Outcome, pairs: Sequence[bool]) -> Score:
     """The metrics of `found`, whose entries are those of `dataset.cases`, and of `pairs`."""
     cases = dataset.cases
 
@@ -123,13 +123,13 @@ def score(dataset: Dataset, found: Outcome, pairs: PairOutcome) -> Score:
     names = dict.fromkeys(case.group for case in cases)
     groups = {name: judged(name, [i for i, case in enumerate(cases) if case.group == name]) for name in names}
     for confidence in sorted({pair.confidence for pair in dataset.pairs}):
-        both = zip(dataset.pairs, pairs.correct, strict=True)
+        both = zip(dataset.pairs, pairs, strict=True)
         name = f"confidence {confidence}"
-        groups[name] = judged(name, (), told=[bool(ok) for pair, ok in both if pair.confidence == confidence])
+        groups[name] = judged(name, (), told=[ok for pair, ok in both if pair.confidence == confidence])
     parts = []
     for part in sorted({case.part for case in cases}):
         chosen = [i for i, case in enumerate(cases) if case.part == part]
         parts.append(judged(part, chosen, [groups[g] for g in dict.fromkeys(cases[i].group for i in chosen)]))
     every = tuple(groups.values())
-    total = judged("all", range(len(cases)), every, [bool(ok) for ok in pairs.correct])
+    total = judged("all", range(len(cases)), every, pairs)
     return Score(every, tuple(parts) if len(parts) > 1 else (), total)

@@ -163,9 +163,7 @@ class Configuration:
     framework: Framework = "megatron"
     overlap_gradients: bool = True  # gradient sums of data parallelism run under the backward pass
     overlap_weights: bool = True  # gathers of sharded weights run under the forward pass
-    overlap_tensors: bool = (
-        False  # tensor ranks' collectives of the backward pass run under its products where they can
-    )
+    overlap_tensors: bool = False  # tensor ranks' collectives of the backward pass run under its products
     whole_embedding: bool = False  # every tensor rank looks tokens up in the whole table
     padded_vocabulary: bool = True  # filled up such that every tensor rank has a multiple of 128 rows
     gathered_logits: bool = False  # tensor ranks gather the logits of the whole vocabulary for the loss
@@ -178,20 +176,23 @@ class Configuration:
 
     def __post_init__(self) -> None:
         m, held, stages = self.model, self.layers_on_stage, self.pipeline_stages
+        tensor, spread, cut = self.model_parallel, self.expert_parallel, self.ranks_of_an_expert
         chunks, experts = stages * self.interleave, m.experts.number if m.experts else 1
-        devices, cut = self.device_num // stages, self.ranks_of_an_expert
-        faults = {
-            f"{held} does not put {m.num_layers} blocks on {stages} stages": held
-            and (len(held), sum(held)) != (stages, m.num_layers),
-            f"{m.num_layers} blocks are too few for {chunks} pipeline stages": not held and chunks > m.num_layers,
-            f"{m.num_heads} heads do not divide by model_parallel {self.model_parallel}": m.num_heads
-            % self.model_parallel,
-            f"{experts} experts do not divide by expert_parallel {self.expert_parallel}": experts
-            % self.expert_parallel,
-            f"expert_parallel {self.expert_parallel} x expert_model_parallel {cut} does not divide the {devices} devices of a"
-            " stage": m.experts and (self.model_parallel % cut or devices % (self.expert_parallel * cut)),
-        }
-        for message, is_fault in faults.items():
+        devices = self.device_num // stages
+        faults = (
+            (
+                held and (len(held), sum(held)) != (stages, m.num_layers),
+                f"{held} does not put {m.num_layers} blocks on {stages} stages",
+            ),
+            (not held and chunks > m.num_layers, f"{m.num_layers} blocks are too few for {chunks} pipeline stages"),
+            (m.num_heads % tensor, f"{m.num_heads} heads do not divide by model_parallel {tensor}"),
+            (experts % spread, f"{experts} experts do not divide by expert_parallel {spread}"),
+            (
+                m.experts and (tensor % cut or devices % (spread * cut)),
+                f"expert_parallel {spread} x expert_model_parallel {cut} does not divide the {devices} devices of a stage",
+            ),
+        )
+        for is_fault, message in faults:
             if is_fault:
                 raise ImpossibleError(message)
 

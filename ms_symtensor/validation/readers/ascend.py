@@ -97,9 +97,8 @@ def _mindformers(row: Row) -> Configuration:
         model,
         copies=mindformers.copies(settings),
         sequence_parallel=row.flag("sp") and row.count("tp") > 1,
-        expert_model_parallel=1
-        if model.latent_attention
-        else 0,  # DeepSeek-V3's are whole (`mp` of the weights' (ep, 1, mp))
+        # DeepSeek-V3's are whole (`mp` of the weights' (ep, 1, mp))
+        expert_model_parallel=1 if model.latent_attention else 0,
         layers_on_stage=mindformers.layers_on_stage(settings, model.num_layers, stages, interleave),
         optimizer_level=OptimizerLevel(row.text("zero") not in ("", "none", "none(dp=1)")),
         recomputation=mindformers.recomputation(settings, stages),

@@ -13,9 +13,7 @@ COLUMNS = (
     "model", "n_devices", "dp", "tp", "pp", "zero", "mbs", "grad_acc", "gbs", "status", "mfu", "tok_s_gpu", "mem_gb",
     "seq_len",
 )  # fmt: skip
-LEAST_MFU_PERCENT = (
-    5.0  # below, the source's steps are dominated by what no model of the step knows (restarts, swapping)
-)
+LEAST_MFU_PERCENT = 5.0  # below, steps are dominated by what no model of a step knows (restarts, swapping)
 
 # layers, hidden, heads, feed-forward: huggingface/nanotron@0e0a27ea83, scripts/scaling_benchmarks.py, which made these runs:
 # a vocabulary of 131072, embeddings tied below a feed-forward of 10,000
@@ -116,9 +114,8 @@ def case(row: Row) -> Case:
         overlap_tensors=True,  # tp_linear_async_communication: src/nanotron/parallel/tensor_parallel/functional.py
     )
     columns = ("tok_s_gpu", "mem_gb", "mfu") if timed else ()
-    found = measured(
-        row, step, *columns, timed=timed, stage=0
-    )  # rank 0 writes the log: larger logits of a last stage miss
+    # rank 0 writes the log: larger logits of a last stage miss
+    found = measured(row, step, *columns, timed=timed, stage=0)
     return Case(row.line, f"{row.text('model')}|n{row.text('n_devices')}", step, found)
 
 

@@ -18,7 +18,7 @@ gradients, updates) runs meanwhile:
 """
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
@@ -91,20 +91,20 @@ do for places beyond an even share of the tokens.
 
 def expert_seconds(bill: Bill, seconds_of: Callable[[Work], float]) -> dict[tuple[str, str], float]:
     """By pass and EXPERTS; nothing where there are none."""
-    found: dict[tuple[str, str], float] = {}
+    found: dict[tuple[str, str], float] = defaultdict(float)
     room = 1.0
     for key, works in bill.items.items():
         name = "dispatch" if key.part is Part.EXPERT else key.label.removeprefix("experts: ")
         if name not in EXPERTS or key.part not in (Part.EXPERT, Part.COMPUTE):
             continue
         for work, count in works.items():
-            _add(found, (pass_of(key), name), count * seconds_of(work))
+            found[pass_of(key), name] += count * seconds_of(work)
             if isinstance(work, Product) and work.op.type == "TopKRouter":
                 (_, tokens, chosen), (_, experts, places) = work.op.inputs[0].shape, work.op.outputs[0].shape
                 room = max(room, experts * (places + 1) / (tokens * chosen))  # the first place stays empty
     for place, _ in [key for key in found if key[1] == "products"]:
         found[place, "imbalance"] = (1 - 1 / room) * found[place, "products"]
-    return found
+    return dict(found)
 
 
 MERGED = (Part.GRADIENTS, Part.WEIGHTS)
@@ -121,16 +121,18 @@ def _passes_of(key: Key, runtime: Runtime) -> tuple[str, ...]:
     return (pass_of(key),)
 
 
-def seconds_of_bill(
-    bill: Bill, update_s: float, cluster: Cluster, runtime: Runtime, seconds_of: Callable[[Work], float] | None = None
-) -> StageSeconds:
-    """What a stage spends whose passes `bill` lists; `update_s`: the optimizer's; `seconds_of`: `work_s` on `cluster`, where some
-    of it is known already.
-    """
-    of = seconds_of or (lambda work: work_s(work, cluster))
-    needed: dict[tuple[str, Part], float] = {}
-    recomputed: dict[tuple[str, Part], float] = {}
-    launches: dict[str, int] = {}
+@dataclass(frozen=True)
+class _Needed:
+    """What the passes of a stage need: seconds by part, those of them that are recomputed, and launches by a host."""
+
+    seconds: dict[tuple[str, Part], float] = field(default_factory=lambda: defaultdict(float))
+    recomputed_s: dict[tuple[str, Part], float] = field(default_factory=lambda: defaultdict(float))
+    launches: Counter[str] = field(default_factory=Counter)
+
+
+def _needed(bill: Bill, runtime: Runtime, seconds_of: Callable[[Work], float]) -> _Needed:
+    """Messages of MERGED parts are those that the run-time makes of them."""
+    found = _Needed()
     merged = MERGED if runtime.bucket_B or runtime.merges_blocks else ()
     apart: dict[tuple[str, Part, str, tuple[int, ...]], list[tuple[int, int]]] = {}  # bytes, and how often
     for key, place in [(each, place) for each in bill.items for place in _passes_of(each, runtime)]:
@@ -138,46 +140,53 @@ def seconds_of_bill(
             if key.part in merged and isinstance(work, Message):
                 apart.setdefault((place, key.part, work.kind, work.ranks), []).append((work.size_B, count))
                 continue
-            needed[place, key.part] = needed.get((place, key.part), 0.0) + count * of(work)
+            found.seconds[place, key.part] += count * seconds_of(work)
             if key.phase is Phase.RECOMPUTE:
-                recomputed[place, key.part] = recomputed.get((place, key.part), 0.0) + count * of(work)
-            launches[place] = launches.get(place, 0) + count * launches_of(work)
+                found.recomputed_s[place, key.part] += count * seconds_of(work)
+            found.launches[place] += count * launches_of(work)
     for (place, part, kind, ranks), sizes in apart.items():
         whole_B = sum(size_B * count for size_B, count in sizes)
         wanted = bill.units if runtime.merges_blocks else max(1, math.ceil(whole_B / runtime.bucket_B))
         number = min(sum(count for _, count in sizes), wanted)
-        bucket = Message(kind, ranks, whole_B // number)
-        needed[place, part] = needed.get((place, part), 0.0) + number * of(bucket)
-        launches[place] = launches.get(place, 0) + number
-    spent: dict[tuple[str, str], float] = {("end", "optimizer"): update_s}
+        found.seconds[place, part] += number * seconds_of(Message(kind, ranks, whole_B // number))
+        found.launches[place] += number
+    return found
+
+
+def seconds_of_bill(
+    bill: Bill, update_s: float, cluster: Cluster, runtime: Runtime, seconds_of: Callable[[Work], float] | None = None
+) -> StageSeconds:
+    """What a stage spends whose passes `bill` lists; `update_s`: the optimizer's; `seconds_of`: `work_s` on `cluster`, where some
+    of it is known already.
+    """
+    of = seconds_of or (lambda work: work_s(work, cluster))
+    needed = _needed(bill, runtime, of)
+    spent: dict[tuple[str, str], float] = defaultdict(float, {("end", "optimizer"): update_s})
     hidden: dict[tuple[str, Part], float] = {}
     # What runs once hides beside the computation of one micro-batch.
-    free = {place: needed.get((place, Part.COMPUTE), 0.0) for place in ("forward", "backward")}
-    for (place, part), seconds in sorted(needed.items(), key=lambda item: (PASSES.index(item[0][0]), item[0][1].value)):
-        beside = {"start": "forward", "end": "backward"}.get(place, place)
-        hiding = runtime.hides.get(part)
-        hidable_s = (
-            0.0
-            if part is Part.COMPUTE or hiding is None
-            else _hidable_s(hiding, beside, seconds, recomputed.get((place, part), 0.0))
-        )
-        if hiding is not None and hidable_s:
+    free = {place: needed.seconds.get((place, Part.COMPUTE), 0.0) for place in ("forward", "backward")}
+    in_order = sorted(needed.seconds.items(), key=lambda item: (PASSES.index(item[0][0]), item[0][1].value))
+    for (place, part), seconds in in_order:
+        hiding = None if part is Part.COMPUTE else runtime.hides.get(part)
+        if hiding is not None:
+            beside = {"start": "forward", "end": "backward"}.get(place, place)
+            hidable_s = _hidable_s(hiding, beside, seconds, needed.recomputed_s.get((place, part), 0.0))
             gone = min(hiding.share * hidable_s, hiding.window * free[beside])
-            free[beside] -= gone
-            hidden[place, part] = gone
-            _add(spent, (beside if place in free else place, "compute"), hiding.slowdown * gone)
-            seconds -= gone
-        _add(spent, (place, KINDS[part]), seconds)
+            if gone > 0:
+                free[beside] -= gone
+                hidden[place, part] = gone
+                spent[place, "compute"] += hiding.slowdown * gone
+                seconds -= gone
+        spent[place, KINDS[part]] += seconds
     if runtime.is_eager:
-        for place, number in launches.items():
+        for place, number in needed.launches.items():
             busy = math.fsum(s for (where, _), s in spent.items() if where == place)
             beside_s = 0.0 if runtime.is_blocking else busy
-            _add(spent, (place, "overhead"), max(0.0, number * cluster.device.host_overhead_s - beside_s))
+            spent[place, "overhead"] += max(0.0, number * cluster.device.host_overhead_s - beside_s)
     forward_s, backward_s, start_s, end_s = (
         math.fsum(s for (where, _), s in spent.items() if where == place) for place in PASSES
     )
-    shown = {where: s for where, s in hidden.items() if s > 0}
-    return StageSeconds(forward_s, backward_s, start_s, end_s, spent, shown, expert_seconds(bill, of))
+    return StageSeconds(forward_s, backward_s, start_s, end_s, dict(spent), hidden, expert_seconds(bill, of))
 
 
 def _hidable_s(hiding: Hiding, beside: str, seconds: float, recomputed_s: float) -> float:
@@ -185,10 +194,6 @@ def _hidable_s(hiding: Hiding, beside: str, seconds: float, recomputed_s: float)
     if beside not in hiding.passes:
         return recomputed_s if "recompute" in hiding.passes else 0.0
     return seconds
-
-
-def _add(found: dict[tuple[str, str], float], where: tuple[str, str], seconds: float) -> None:
-    found[where] = found.get(where, 0.0) + seconds
 
 
 def update_s(

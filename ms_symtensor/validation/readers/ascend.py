@@ -6,7 +6,7 @@ from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.validation.configuration import Configuration
 from ms_symtensor.validation.dataset import Case, Form, UnusableRowError
 from ms_symtensor.validation.readers import megatron, mindformers
-from ms_symtensor.validation.readers.common import configuration, is_timed, measured, must_be_given
+from ms_symtensor.validation.readers.common import LEVELS, configuration, is_timed, known, measured, must_be_given
 from ms_symtensor.validation.readers.devices import cluster_of
 from ms_symtensor.validation.readers.models import transformer_of
 from ms_symtensor.validation.readers.slide import slide_configuration
@@ -66,22 +66,14 @@ def case(row: Row) -> Case:
 
 
 def _megatron(row: Row) -> Configuration:
-    zero = row.text("zero")
     options = megatron.options_of(megatron.recomputing(row.text("recompute")), row.text("other"))
     megatron.must_be_usable(options, packed="pack" in row.text("model"))
     must_be_given(row, *NEEDED)
-    if zero == "ZeRO-3":
+    if row.text("zero") == "ZeRO-3":
         raise UnusableRowError("ZeRO-3 under DeepSpeed")
     model = transformer_of(row, row.text("model"), imbalance=megatron.imbalance(options))
-    sequence, level = row.flag("sp") and row.count("tp") > 1, _LEVELS.get(zero, OptimizerLevel.NONE)
+    sequence, level = row.flag("sp") and row.count("tp") > 1, known(row, "zero", LEVELS, patterns=True)
     return megatron.configuration(row, options, model, sequence_parallel=sequence, optimizer_level=level)
-
-
-_LEVELS = {
-    "ZeRO1(dist-opt)": OptimizerLevel.LEVEL1,
-    "ZeRO": OptimizerLevel.LEVEL1,
-    "ZeRO-2": OptimizerLevel.LEVEL2,
-}
 
 
 def _mindformers(row: Row) -> Configuration:

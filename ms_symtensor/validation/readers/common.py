@@ -7,6 +7,8 @@ from math import prod
 from typing import Any, TypeVar
 
 from model_zoo.config import TransformerConfig
+from ms_symtensor.program.settings import OptimizerLevel
+from ms_symtensor.uniform.layout import FULL_RECOMPUTATION, NO_RECOMPUTATION, SELECTIVE_RECOMPUTATION
 from ms_symtensor.validation.configuration import Configuration
 from ms_symtensor.validation.dataset import Measurement, UnusableRowError
 from ms_symtensor.validation.table import Row
@@ -26,6 +28,19 @@ MEASURED = {
     "dryrun_peak_MB": (MEMORY, 1 / MIB), "peak_mem_GB": (MEMORY, 1 / GIB), "mem_gb": (MEMORY, 1 / GIB),
 }  # fmt: skip
 """Columns of what was measured, and how many of their units are a second, the whole or a byte; rates are those of a device."""
+
+LEVELS = {
+    "^ZeRO-?3|^FSDP": OptimizerLevel.LEVEL3,
+    "^ZeRO-?2": OptimizerLevel.LEVEL2,
+    "^ZeRO(-?1|$)|^dist-opt": OptimizerLevel.LEVEL1,
+    "^(none|$)": OptimizerLevel.NONE,
+}
+"""Patterns of what tables say of the optimizer's sharding."""
+RECOMPUTATION = {
+    "": NO_RECOMPUTATION, "none": NO_RECOMPUTATION, "disabled": NO_RECOMPUTATION, "full": FULL_RECOMPUTATION,
+    "every_layer": FULL_RECOMPUTATION, "selective": SELECTIVE_RECOMPUTATION,
+}  # fmt: skip
+"""What tables say of recomputation in one word."""
 
 _Meaning = TypeVar("_Meaning")
 

@@ -1,14 +1,11 @@
 """layouts_a100.csv: LLaMA layouts on A100, timed or out of memory (arXiv 2311.05610)."""
 
 from ms_symtensor.cost.runtime import Stored
-from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.validation.configuration import (
-    FULL_RECOMPUTATION,
-    NO_RECOMPUTATION,
     AttentionKernel,
 )
 from ms_symtensor.validation.dataset import Case, Form
-from ms_symtensor.validation.readers.common import configuration, is_timed, known, measured
+from ms_symtensor.validation.readers.common import LEVELS, RECOMPUTATION, configuration, is_timed, known, measured
 from ms_symtensor.validation.readers.families import model_like
 from ms_symtensor.validation.table import Row
 
@@ -28,8 +25,6 @@ KERNELS = {
     for suffix in ("", " + RMS kernel")
 }
 """Attention, and whether norms are fused."""
-RECOMPUTATION = {"disabled": NO_RECOMPUTATION, "every_layer": FULL_RECOMPUTATION}
-ZERO = {"ZeRO-1": OptimizerLevel.LEVEL1, "": OptimizerLevel.NONE, "none": OptimizerLevel.NONE}
 
 
 def case(row: Row) -> Case:
@@ -40,7 +35,7 @@ def case(row: Row) -> Case:
         row,
         model_like("llama", hidden, layers, heads, heads, ffn, VOCABULARY),
         sequence_parallel=row.flag("sequence_parallel") and row.count("tp") > 1,
-        optimizer_level=known(row, "zero", ZERO),
+        optimizer_level=known(row, "zero", LEVELS, patterns=True),
         recomputation=known(row, "recompute", RECOMPUTATION),
         attention=attention,
         fused_norm=fused_norm,

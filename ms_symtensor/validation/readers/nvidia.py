@@ -4,9 +4,6 @@ from dataclasses import replace
 
 from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.validation.configuration import (
-    FULL_RECOMPUTATION,
-    NO_RECOMPUTATION,
-    SELECTIVE_RECOMPUTATION,
     AttentionKernel,
     Framework,
     Precision,
@@ -14,6 +11,8 @@ from ms_symtensor.validation.configuration import (
 )
 from ms_symtensor.validation.dataset import Case, Form, UnusableRowError
 from ms_symtensor.validation.readers.common import (
+    LEVELS,
+    RECOMPUTATION,
     Names,
     configuration,
     is_timed,
@@ -41,15 +40,6 @@ PRECISION: dict[str, Precision] = {
 SMALL_MPT = {"MPT-125m": (768, 12, 12), "MPT-350m": (1024, 24, 16), "MPT-760m": (1536, 24, 12)}
 # The device's memory is not what ran out in these sources: their totals are sums of formulas.
 COMPUTED = "KOR-mem"
-LEVELS = {
-    "^ZeRO3|^FSDP": OptimizerLevel.LEVEL3,
-    "^ZeRO2$": OptimizerLevel.LEVEL2,
-    "^ZeRO1|^dist-opt": OptimizerLevel.LEVEL1,
-    "^(none)?$": OptimizerLevel.NONE,
-}
-RECOMPUTATION = {
-    "": NO_RECOMPUTATION, "none": NO_RECOMPUTATION, "full": FULL_RECOMPUTATION, "selective": SELECTIVE_RECOMPUTATION,
-}  # fmt: skip
 FOUNDRY = "LF|"
 """llm-foundry: PyTorch's FSDP at every level; ZeRO2 is its SHARD_GRAD_OP (scripts/train/benchmarking/README.md)."""
 

@@ -5,7 +5,7 @@ numbers to put in, and what comes out. Summed by part over all operators, the ti
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -20,7 +20,6 @@ from ms_symtensor.cost.move import VIEWS, priced_as
 from ms_symtensor.cost.step import HCCL_BUFFER_B, StepCost, price
 from ms_symtensor.cost.terms import PARTS, KnownBytes, PlacedOperator, Term, z
 from ms_symtensor.ops.placement import Placement, cuts_of, place
-from ms_symtensor.ops.registry import Rule
 from ms_symtensor.ops.signature import Dims, FixedLayouts, OpView, Signature
 from ms_symtensor.program.inner import inner_name
 from ms_symtensor.program.meanings import Meanings, default_strategy, meanings
@@ -60,14 +59,12 @@ class StepExplanation:
         return sum(len(o.names) * o.total(part) for o in self.operators)
 
 
-def explain_step(
-    graph: Graph, plan: StagePlan, cluster: Cluster, rules: Mapping[str, Rule] | None = None
-) -> StepExplanation:
+def explain_step(graph: Graph, plan: StagePlan, cluster: Cluster) -> StepExplanation:
     """The explanation of one training step of `graph` under `plan` on `cluster`.
 
     Errors: UnknownOperatorError, InvalidStrategyError (naming the operator).
     """
-    known = meanings(graph, rules)
+    known = meanings(graph)
     program = partition(graph, plan, known=known)
     context = _Context(graph, plan, cluster, program, known)
     alike: dict[tuple, list[Op]] = {}

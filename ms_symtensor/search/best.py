@@ -57,11 +57,13 @@ def _best(of: Network, request: Request, progress: Callable[[str], None]) -> Pla
     parts = 1 if of.batch is None else request.global_batch_size // of.batch
     as_it_is = of.batch == request.global_batch_size
     require_possible(graph, request, parts, "it has the batch it was built with" if as_it_is else "")
+    if as_it_is:
+        return _cases(of, request, progress)
     undivided, why_not = why_whole(graph), of.why_one_stage(request.global_batch_size)
     if undivided:
         of = network_as_it_is(graph, request.global_batch_size)
     found = _cases(of, request, progress)
-    if as_it_is or not (why_not or undivided):
+    if not (why_not or undivided):
         return found
     remark = f"one stage, the batch as a whole: {undivided}" if undivided else f"one stage: {why_not}"
     return _remarked(found, remark)

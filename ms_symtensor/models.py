@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ms_symtensor.bridge.apply.load_network import require_function, require_trusted, zoo_options
 from ms_symtensor.bridge.compiler.host import import_mindspore
 from ms_symtensor.errors import CompilerError, InputError, InvalidStrategyError
+from ms_symtensor.garbage_collection import no_garbage_collection
 from ms_symtensor.ops.placement import OpStrategy
 from ms_symtensor.ops.registry import Rule, require_known
 from ms_symtensor.program.custom_backward import require_slices_as_they_come
@@ -338,6 +339,7 @@ def _zoo(name: str, batch_size: int | None, seq_length: int | None, options: dic
     source |= {option: str(options[option]) for option in _KEPT_OPTIONS if option in options}
 
     @cache
+    @no_garbage_collection()
     def graph_at(batch: int, layers: int | None) -> Graph:
         first = config if layers is None else config.with_layers(range(min(layers, config.num_layers)))
         return build_graph(replace(first, batch_size=batch))

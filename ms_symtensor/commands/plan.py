@@ -6,7 +6,6 @@ from dataclasses import replace
 
 from ms_symtensor.commands import options
 from ms_symtensor.errors import InputError
-from ms_symtensor.garbage_collection import no_garbage_collection
 from ms_symtensor.streams import notice
 
 TEXT = "find a strategy and write it in every form that MindSpore reads"
@@ -56,7 +55,6 @@ def arguments(command: argparse.ArgumentParser) -> None:
     options.add_json(command)
 
 
-@no_garbage_collection()
 def run(chosen: argparse.Namespace) -> int:
     """Run it; its exit code."""
     from ms_symtensor.arguments import gap, limits, memory_limit_B, with_overlap

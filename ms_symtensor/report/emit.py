@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ms_symtensor.files.writing import Content
+from ms_symtensor.garbage_collection import no_garbage_collection
 from ms_symtensor.program.program import Program
 from ms_symtensor.program.stage_program import StageProgram
 from ms_symtensor.strategy.file import files_of
@@ -26,6 +27,7 @@ class Written:
     unsaid: tuple[str, ...] = ()
 
 
+@no_garbage_collection()
 def write_plan(
     plan: Plan,
     graph: Graph,

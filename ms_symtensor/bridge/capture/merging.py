@@ -63,7 +63,17 @@ def _of_functions() -> "weakref.WeakSet[Any]":
     """The primitives that are there when a network is first captured, and those that captures make."""
     from mindspore.ops import Primitive
 
-    return weakref.WeakSet(one for one in gc.get_objects() if issubclass(type(one), Primitive))
+    return weakref.WeakSet(one for one in _objects() if issubclass(type(one), Primitive))
+
+
+def _objects() -> list[Any]:
+    """All objects: Python lists none that is frozen (`gc.freeze`)."""
+    is_frozen = gc.get_freeze_count() > 0
+    gc.unfreeze()
+    found = gc.get_objects()
+    if is_frozen:
+        gc.freeze()
+    return found
 
 
 def merged(graph: NodeGraph, trained: Collection[str]) -> tuple[NodeGraph, Copies]:

@@ -1,9 +1,12 @@
 """Equal operators are one in a captured graph, which tells who reads which copy of those that gradients go through."""
 
+import gc
+
 import numpy as np
 import pytest
 from mindspore import Tensor, nn, ops
 
+from ms_symtensor.bridge.capture import merging
 from ms_symtensor.bridge.capture.capture import capture
 from ms_symtensor.errors import InputError
 from ms_symtensor.tensor.copies import COPIES
@@ -35,6 +38,17 @@ def test_who_reads_which_copy():
     assert graph.op_by_name[readers[0]].type in ("SumExt", "ReduceSum", "ReduceMean")
     assert capture(cell, x) == graph == from_json(to_json(graph))
     assert not any("side_effect" in name for op in graph.ops if op.type != "Dropout" for name, _ in op.attributes)
+
+
+def test_primitives_that_are_frozen_are_found():
+    merging._of_functions.cache_clear()
+    gc.freeze()
+    try:
+        graph = capture(Twice(), Tensor(np.ones((4, 8), np.float32)))
+        assert gc.get_freeze_count()
+    finally:
+        gc.unfreeze()
+    assert [name for name, _ in graph.attributes] == [COPIES]
 
 
 def test_damaged_copies_are_refused():

@@ -9,13 +9,13 @@ With n_ik blocks of kind k on stage i of P, its seconds s_i for a micro-batch, t
 What a stage does once per step runs while it waits for those before it, and for what they send. L is the limit in bytes, f_i the
 micro-batches in flight on stage i, E_i what stands before or behind the blocks. Every row holds for all layouts and whatever is
 recomputed (`fronts`), each stage having layouts of its own: so the minimum is a bound of any plan.
-On one stage there is nothing to divide, and the largest of the rows is the bound.
 """
 
 import math
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,12 +26,12 @@ from ms_symtensor.search.stages.layout_candidates import Candidate, ConfigGroup
 
 Array = NDArray[np.float64]
 
-PRICES = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0)
-"""Prices of a byte that are tried, in times of what recomputation of whole blocks pays for one (empirical); on one stage others
-between them, twice."""
+CUTS = tuple(product((0.0, 0.25, 0.5, 1.0, 2.0, 4.0), (0.0, 1.0, 4.0, 16.0)))
+"""Prices of a byte that are tried, in times of what recomputation of whole blocks pays for one, each with shares of what a step
+takes once, in times of c (empirical)."""
 
-SHARES = (0.0, 1.0, 4.0, 16.0)
-"""Shares of what a step takes once that are tried, in times of c (empirical)."""
+ON_ONE_STAGE = (*((number / 12, 1.0) for number in range(25)), (3.0, 1.0), (4.0, 1.0))
+"""The same where there is one stage, which hides nothing of what it does once (empirical)."""
 
 IN_FLIGHT_COUNTS = 6
 """Of so many numbers of micro-batches in flight at most the fronts are worked out (empirical);
@@ -54,7 +54,7 @@ class Bound:
 
 def bound(of: ConfigGroup, row: Candidate, fronts: Fronts, limit_B: float) -> Bound:
     """The bound of the shape of `row`, a row of `of`, on devices that hold `limit_B`."""
-    found = (_on_one_stage if row.shape.stages == 1 else _in_stages)(of, row, fronts, limit_B)
+    found = _bound(of, row, fronts, limit_B)
     own_s = found.step_s - of.hidden_s(row.shape, row) + least_borders_s(row)
     return Bound(max(row.bound_s, own_s), found.layouts)
 
@@ -71,36 +71,7 @@ def _once(row: Candidate) -> float:
     return 1 / (row.shape.schedule.slowest + row.shape.stages / row.shape.interleave)
 
 
-def _on_one_stage(of: ConfigGroup, row: Candidate, fronts: Fronts, limit_B: float) -> Bound:
-    once, (in_flight,) = _once(row), row.shape.in_flight(0).runs
-    occurs = np.array(of.occurrences, dtype=float)
-    unit_s = _price_s(of, row) / in_flight
-    incumbents, best_s, layouts = np.array(PRICES), -math.inf, list[NDArray[np.intp]]()
-    at = 0.0
-    for _ in range(3):
-        count = len(incumbents)
-        prices = Prices(unit_s * incumbents, np.full(count, float(in_flight)), np.full(count, once))
-        least = fronts.least(np.tile(occurs, (count, 1)), prices)
-        steps_s = (least.value - unit_s * incumbents * limit_B) / once
-        layouts.append(least.assignment)
-        place = int(steps_s.argmax())
-        if steps_s[place] > best_s:
-            best_s, at = float(steps_s[place]), float(incumbents[place])
-        incumbents = _between(incumbents, at)
-    return Bound(best_s, np.unique(np.concatenate(layouts), axis=0))
-
-
-def _between(incumbents: Array, at: float) -> Array:
-    """Prices on both sides of `at`, up to the next ones that were tried."""
-    below = max((p for p in incumbents if p < at), default=at)
-    above = min((p for p in incumbents if p > at), default=2 * at + 1)
-    found: Array = np.array(
-        [below + (at - below) * s for s in (0.33, 0.67)] + [at + (above - at) * s for s in (0.33, 0.67)]
-    )
-    return found
-
-
-def _in_stages(of: ConfigGroup, row: Candidate, fronts: Fronts, limit_B: float) -> Bound:
+def _bound(of: ConfigGroup, row: Candidate, fronts: Fronts, limit_B: float) -> Bound:
     shape, occurs = row.shape, np.array(of.occurrences, dtype=float)
     stages = [shape.in_flight(i) for i in range(shape.stages)]
     every = sorted({many for one in stages for many in one.runs})
@@ -108,7 +79,7 @@ def _in_stages(of: ConfigGroup, row: Candidate, fronts: Fronts, limit_B: float) 
         every[i] for i in np.unique(np.linspace(0, len(every) - 1, IN_FLIGHT_COUNTS).round().astype(int))
     ]
     unit_s = _price_s(of, row) / (sum(one.mean for one in stages) / len(stages))
-    cuts = [(unit_s * price, _once(row) * share) for share in SHARES for price in PRICES]
+    cuts = [(unit_s * price, _once(row) * share) for price, share in (ON_ONE_STAGE if len(stages) == 1 else CUTS)]
     question = [(place, many) for many in in_flight_counts for place in range(len(occurs)) if occurs[place]]
     questions = [(place, many, *cut) for place, many in question for cut in cuts]
     places, in_flight, byte_s, once = (np.array(one, dtype=float) for one in zip(*questions, strict=True))

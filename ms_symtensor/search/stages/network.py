@@ -6,7 +6,6 @@ from functools import cache
 
 from ms_symtensor.program.one_stage import why_one_stage
 from ms_symtensor.search.folded.alternating import merge_period
-from ms_symtensor.search.folded.batches import rebatched
 from ms_symtensor.search.folded.folding import fold, shorten
 from ms_symtensor.search.folded.places import places
 from ms_symtensor.search.folded.stage_peaks import StagePeaks
@@ -67,26 +66,14 @@ def network(graph: Graph, graph_at: Callable[[int, int | None], Graph]) -> Netwo
     folded = fold(own)
     depths = places(own, folded).depths
 
-    def made_anew(batch: int, count: int) -> Graph:
+    @cache
+    def whole_at(batch: int) -> Graph:
+        return own if batch == sample_num(own) else merge_period(graph_at(batch, None))
+
+    def short_at(batch: int, count: int) -> Graph:
         first = sum(depths[1:-2]) + min(count, depths[-2]) if len(depths) > 2 and own is graph else None
         few = merge_period(graph_at(batch, first))
         return shorten(few, fold(few), count)
-
-    @cache
-    def short(batch: int) -> Graph:
-        return made_anew(batch, SHORT)
-
-    @cache
-    def whole_at(batch: int) -> Graph:
-        if batch == sample_num(own):
-            return own
-        return rebatched(own, folded, short(batch)) or merge_period(graph_at(batch, None))
-
-    def short_at(batch: int, count: int) -> Graph:
-        if count <= SHORT:
-            return short(batch) if count == SHORT else made_anew(batch, count)
-        longer = shorten(own, folded, count)
-        return rebatched(longer, fold(longer), short(batch)) or made_anew(batch, count)
 
     return Network(whole_at, short_at, depths, folded.class_of)
 

@@ -149,7 +149,7 @@ def _certified(of: Network, request: Request, found: Found, step_s: float, progr
 
     def attempt(rows: Sequence[Candidate], cutoff_s: float) -> float:
         nonlocal best
-        made = fastest_plan(of, estimates_of(of, rows, request.limit_B), request.limit_B, attempted, cutoff_s)
+        made = fastest_plan(of, estimates_of(rows, request.limit_B), request.limit_B, attempted, cutoff_s)
         if made is None:
             return cutoff_s
         best = made

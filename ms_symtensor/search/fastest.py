@@ -4,13 +4,12 @@ import math
 from collections.abc import Iterable
 
 from ms_symtensor.errors import InvalidStrategyError
-from ms_symtensor.search.folded.places import occurrences
 from ms_symtensor.search.selections.selected_stages import promised_s, selecting
-from ms_symtensor.search.stages.estimate import chain_of, divided, quickest_s
-from ms_symtensor.search.stages.incumbents import ScreeningResult
+from ms_symtensor.search.stages.estimate import divided, quickest_s
 from ms_symtensor.search.stages.layout_candidates import Candidate
 from ms_symtensor.search.stages.materialize import MaterializedPlan, made_feasible, on_own_mesh
 from ms_symtensor.search.stages.network import Network
+from ms_symtensor.search.stages.screening import ScreeningResult
 
 SHAPES = 12
 """Of so many of the best step layouts all layouts may be tried."""
@@ -70,7 +69,7 @@ def fitted(network: Network, row: Candidate, limit_B: float) -> MaterializedPlan
     if row.problem.limits.names("recompute"):
         return made_feasible(network, row, limit_B)
     # Programs of whole blocks are not written where it is known without them that they would be of no use.
-    guess, whole = divided(row, chain_of(row, network.depths), limit_B), None
+    guess, whole = divided(row, limit_B), None
     if guess is not None and not any(stage.recomputed for stage in guess.stages):
         whole = made_feasible(network, row, limit_B)
         if whole is not None and not any(stage.recomputed for stage in whole.estimate.stages):
@@ -87,13 +86,13 @@ def promises_of(network: Network, screening: ScreeningResult, limit_B: float) ->
     """What the best layouts promise, in the order in which they are tried: if they recompute selectively as little as lets them
     fit, the fewest seconds first; behind these what is estimated of the layouts of the best shapes.
     """
-    estimated, estimates = promises_of_whole_blocks(network, screening, limit_B), screening.estimates[:SHAPES]
+    estimated, estimates = promises_of_whole_blocks(screening, limit_B), screening.estimates[:SHAPES]
     recomputation = any(stage.recomputed for one in estimates for stage in one.stages)
     if not recomputation or not screening.screened[0].setting.problem.selects:
         return estimated
     found, best_s = list[Promise](), math.inf
-    for row in _likely(network, screening, estimates[0].step_time_s, limit_B):
-        if _least_s(row, network) < best_s:
+    for row in _likely(screening, estimates[0].step_time_s, limit_B):
+        if quickest_s(row) < best_s:
             step_s = promised_s(network, row, limit_B)
             if math.isfinite(step_s):
                 found.append((step_s, row))
@@ -101,44 +100,39 @@ def promises_of(network: Network, screening: ScreeningResult, limit_B: float) ->
     return [*sorted(found, key=lambda one: one[0]), *estimated]
 
 
-def promises_of_whole_blocks(network: Network, screening: ScreeningResult, limit_B: float) -> list[Promise]:
+def promises_of_whole_blocks(screening: ScreeningResult, limit_B: float) -> list[Promise]:
     """What is estimated of the layouts of the best shapes."""
     best = {one.shape for one in screening.estimates[:SHAPES]}
-    return estimates_of(network, (row for row in screening.rows if row.shape in best), limit_B)
+    return estimates_of((row for row in screening.rows if row.shape in best), limit_B)
 
 
-def estimates_of(network: Network, rows: Iterable[Candidate], limit_B: float) -> list[Promise]:
+def estimates_of(rows: Iterable[Candidate], limit_B: float) -> list[Promise]:
     """What `rows` promise if blocks are recomputed as a whole, the fewest seconds first; of equal ones, that which shards the
     optimizer least. What does not fit is left out.
     """
     different = {(row.shape, row.level, row.choice.tobytes()): row for row in rows}.values()
-    guessed = ((divided(row, chain_of(row, network.depths), limit_B), row) for row in different)
+    guessed = ((divided(row, limit_B), row) for row in different)
     found = [(guess.step_time_s, row) for guess, row in guessed if guess is not None]
     return sorted(found, key=lambda one: (one[0], one[1].level))
 
 
-def _likely(network: Network, screening: ScreeningResult, best_s: float, limit_B: float) -> list[Candidate]:
+def _likely(screening: ScreeningResult, best_s: float, limit_B: float) -> list[Candidate]:
     """Layouts that may be the fastest. What is cheap to recompute is so first: of the seconds that whole blocks take, it is taken
     to be the share that recomputed blocks are of all.
     """
     different: dict[tuple, tuple[float, Candidate]] = {}
     for row in screening.rows:
-        if (least_s := _least_s(row, network)) < best_s:
+        if (least_s := quickest_s(row)) < best_s:
             different.setdefault(_alike(row), (least_s, row))
     every = []
     for _, row in sorted(different.values(), key=lambda one: one[0]):
-        chain = chain_of(row, network.depths)
-        free, guess = divided(row, chain, math.inf), divided(row, chain, limit_B)
+        free, guess = divided(row, math.inf), divided(row, limit_B)
         if free is not None and guess is not None:
-            share = sum(stage.recomputed for stage in guess.stages) / max(1, sum(network.depths[1:-1]))
+            share = sum(stage.recomputed for stage in guess.stages) / max(1, sum(row.depths[1:-1]))
             every.append((free.step_time_s + share * (guess.step_time_s - free.step_time_s), row))
         if len(every) == ESTIMATED:
             break
     return [row for _, row in sorted(every, key=lambda one: one[0])[:RANKED]]
-
-
-def _least_s(row: Candidate, network: Network) -> float:
-    return quickest_s(row, occurrences(network.depths))
 
 
 def _alike(row: Candidate) -> tuple:

@@ -47,7 +47,7 @@ def price_fixed(network: Network, request: Request, fixed: FixedAssignment) -> P
     of = problem_of_family(
         short, request.cluster, Single(fixed.shape.mesh), request.rules, fixed=fixed.strategies(short)
     )
-    row = fixed_candidate(of, fixed.shape, fixed.level)
+    row = fixed_candidate(of, fixed.shape, fixed.level, network.depths)
     found = None
     if fixed.recomputed is None and fixed.layers is None:
         found = made_feasible(network, row, request.limit_B)

@@ -31,10 +31,9 @@ from ms_symtensor.search.space.step_layouts import (
 from ms_symtensor.search.space.undivided import why_one_run, why_whole
 from ms_symtensor.search.stages.estimate import Estimate
 from ms_symtensor.search.stages.families import Question
-from ms_symtensor.search.stages.incumbents import NOTHING, ScreeningResult
 from ms_symtensor.search.stages.materialize import MaterializedPlan, host_memory_B
 from ms_symtensor.search.stages.network import Network
-from ms_symtensor.search.stages.screening import screen
+from ms_symtensor.search.stages.screening import NOTHING, ScreeningResult, screen
 from ms_symtensor.strategy.considered import Considered
 from ms_symtensor.strategy.plan import Plan, Prediction, SearchReport
 from ms_symtensor.strategy.stages import pipeline_stages
@@ -127,8 +126,10 @@ def searched(network: Network, request: Request, incumbent_s: float = math.inf) 
     space, any_batch = space_of(network, request), network.batch is None
     question = Question(request.cluster, request.limit_B, request.rules, request.limits, incumbent_s=incumbent_s)
     screening = screen(network.short, network.depths, space, question, any_batch)
-    ranked, most = (promises_of_whole_blocks, 1) if request.is_trial else (promises_of, REFINED)
-    promises = ranked(network, screening, request.limit_B)
+    if request.is_trial:
+        promises, most = promises_of_whole_blocks(screening, request.limit_B), 1
+    else:
+        promises, most = promises_of(network, screening, request.limit_B), REFINED
     found = fastest_plan(network, promises, request.limit_B, set(), incumbent_s, most)
     return Found(found, screening, space, screening.bounds_s)
 

@@ -18,11 +18,11 @@ from ms_symtensor.search.constraints.obstacle import AT_REST, Obstacle, largest_
 from ms_symtensor.search.constraints.request import GIB, Request
 from ms_symtensor.search.folded.chain import Chain
 from ms_symtensor.search.selections.selected_stages import make_feasible
-from ms_symtensor.search.stages.estimate import chain_of, divided
-from ms_symtensor.search.stages.incumbents import ScreeningResult
+from ms_symtensor.search.stages.estimate import divided
 from ms_symtensor.search.stages.layout_candidates import Candidate, ConfigGroup, average_weights
 from ms_symtensor.search.stages.materialize import MaterializedPlan, as_given, on_own_mesh, peaks_of, smallest_of
 from ms_symtensor.search.stages.network import Network
+from ms_symtensor.search.stages.screening import ScreeningResult
 from ms_symtensor.search.stages.stage_layers import even, laid_out
 
 EVERYTHING = 1e-6
@@ -49,8 +49,8 @@ def smallest(network: Network, request: Request, screening: ScreeningResult) -> 
 
     None if there is none, or if it is only asked whether something fits.
     """
-    known = sorted(_different(network, screening), key=lambda one: _evenly_B(*one))
-    fit = (row for row, chain in known if divided(row, chain, request.limit_B) is not None)
+    known = sorted(_different(screening), key=lambda one: _evenly_B(*one))
+    fit = (row for row, _ in known if divided(row, request.limit_B) is not None)
     rows = list(islice(fit, FEW if request.is_trial else TRIED))
     if not rows and not request.is_trial:
         unlike = {int(_evenly_B(row, chain) / UNLIKE_B): row for row, chain in reversed(known)}
@@ -74,7 +74,7 @@ def _worked_out(network: Network, row: Candidate, request: Request) -> Iterator[
                 more = make_feasible(network, found, limit_B)
                 yield from [] if more is None else [more]
         if found is None or (found.estimate.peak_memory_B > limit_B and not request.is_trial):
-            for layers, recomputation in _divisions(network, own):
+            for layers, recomputation in _divisions(own):
                 yield as_given(network, own, layers, recomputation)
     except InvalidStrategyError:
         return
@@ -94,12 +94,12 @@ def _whatever_is_recomputed_B(found: MaterializedPlan) -> float:
     return at_rest_B / len(found.memory_B) + min(one["buffers"] for one in found.memory_B)
 
 
-def _different(network: Network, screening: ScreeningResult) -> list[tuple[Candidate, Chain]]:
+def _different(screening: ScreeningResult) -> list[tuple[Candidate, Chain]]:
     """Different layouts with their parts: those that were screened, and those that keep least, of all settings."""
     slimmest = (row for one in screening.screened for row in _slimmest(one.setting))
     found: dict[tuple, tuple[Candidate, Chain]] = {}
     for row in (*screening.rows, *slimmest):
-        chain = chain_of(row, network.depths)
+        chain = row.chain
         found.setdefault((row.shape.stages, row.shape.schedule, row.level, chain.parts), (row, chain))
     return list(found.values())
 
@@ -127,17 +127,16 @@ def _slimmest(of: ConfigGroup) -> Iterator[Candidate]:
             yield from of.rows_of(which[there], least.assignment[there], least.value[there])
 
 
-def _divisions(network: Network, row: Candidate) -> Iterator[tuple[list[int], list[int]]]:
+def _divisions(row: Candidate) -> Iterator[tuple[list[int], list[int]]]:
     """The blocks of every stage, and how many are recomputed, in the division of `row` that fits the least memory by what its
     tables know; and all of them recomputed, since more lives for a moment than tables count.
     """
-    chain = chain_of(row, network.depths)
-    least, low_B = divided(row, chain, math.inf), 0.0
+    least, low_B = divided(row, math.inf), 0.0
     if least is None:
         return
     while (high_B := least.peak_memory_B) - low_B > NEAR * high_B:
         middle_B = (low_B + high_B) / 2
-        found = divided(row, chain, middle_B)
+        found = divided(row, middle_B)
         least, low_B = (least, middle_B) if found is None else (found, low_B)
     layers, recomputation = [s.blocks for s in least.stages], [s.recomputed for s in least.stages]
     yield layers, recomputation

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ms_symtensor.search.certify.fronts import Fronts, Prices
-from ms_symtensor.search.stages.borders import border_s, least_borders_s
+from ms_symtensor.search.stages.estimate import border_s, least_borders_s
 from ms_symtensor.search.stages.layout_candidates import Candidate, ConfigGroup
 
 Array = NDArray[np.float64]

@@ -10,8 +10,8 @@ import numpy as np
 from ms_symtensor.search.certify.blocks_of_stages import bound
 from ms_symtensor.search.certify.fronts import Fronts
 from ms_symtensor.search.space.step_layouts import StepLayout
-from ms_symtensor.search.stages.incumbents import ScreeningResult
 from ms_symtensor.search.stages.layout_candidates import Candidate, ConfigGroup
+from ms_symtensor.search.stages.screening import ScreeningResult
 
 MOST = 2000
 """So many step layouts are looked at closely at most (empirical): a number, not seconds, so that every machine finds the same."""

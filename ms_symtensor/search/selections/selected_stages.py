@@ -12,8 +12,7 @@ from itertools import combinations
 from ms_symtensor.errors import InvalidStrategyError
 from ms_symtensor.search.folded.chain import Chain, Part, Stage
 from ms_symtensor.search.selections.levels import Level, Levels, Step, Steps, levels
-from ms_symtensor.search.stages.borders import borders_s
-from ms_symtensor.search.stages.estimate import chain_of, divided, estimated
+from ms_symtensor.search.stages.estimate import borders_s, divided, estimated
 from ms_symtensor.search.stages.layout_candidates import Candidate
 from ms_symtensor.search.stages.materialize import MaterializedPlan, peaks_of, with_memory
 from ms_symtensor.search.stages.network import Network
@@ -66,15 +65,13 @@ def promised_s(network: Network, row: Candidate, limit_B: float) -> float:
         return math.inf
     if not paths.every:
         return math.inf
-    stages = selected_stages(row, network.depths, paths, [limit_B - LIKELY_B] * row.shape.stages)
+    stages = selected_stages(row, paths, [limit_B - LIKELY_B] * row.shape.stages)
     return math.inf if stages is None else step_s(stages, row.shape.schedule) + borders_s(row)
 
 
-def selected_stages(
-    row: Candidate, depths: tuple[int, ...], paths: Levels, limits_B: Sequence[float]
-) -> tuple[Stage, ...] | None:
+def selected_stages(row: Candidate, paths: Levels, limits_B: Sequence[float]) -> tuple[Stage, ...] | None:
     """The stages of the fastest step of `row` that fit, where all blocks are on one of two of a few levels."""
-    parts, kinds = chain_of(row, depths).parts, [kind for kind, depth in enumerate(depths[1:-1]) for _ in range(depth)]
+    parts, kinds = row.chain.parts, kinds_of(row)
     last = len(paths.every) - 1
     few = [paths.every[number] for number in sorted({round(last * n / FEW) for n in range(FEW + 1)})]
     every = [
@@ -83,6 +80,11 @@ def selected_stages(
     ]
     there = [stages for stages in every if stages is not None]
     return min(there, key=lambda stages: step_s(stages, row.shape.schedule), default=None)
+
+
+def kinds_of(row: Candidate) -> list[int]:
+    """The kind of every block."""
+    return [kind for kind, depth in enumerate(row.depths[1:-1]) for _ in range(depth)]
 
 
 def _between(parts: Sequence[Part], kinds: Sequence[int], nothing: Level, less: Level, more: Level) -> Chain:
@@ -108,9 +110,9 @@ def _between(parts: Sequence[Part], kinds: Sequence[int], nothing: Level, less: 
 
 class _Selecting:
     def __init__(self, network: Network, row: Candidate, paths: Levels, limit_B: float) -> None:
-        self.row, self.depths, self.paths, self.limit_B = row, network.depths, paths, limit_B
-        self.schedule, self.chain = row.shape.schedule, chain_of(row, network.depths)
-        self.kinds = [kind for kind, depth in enumerate(network.depths[1:-1]) for _ in range(depth)]
+        self.row, self.paths, self.limit_B = row, paths, limit_B
+        self.schedule, self.chain = row.shape.schedule, row.chain
+        self.kinds = kinds_of(row)
         self.peaks = peaks_of(network, row)
         self.beyond_B = [0.0] * row.shape.stages  # the true peaks, beyond what is known without programs
         self.likely_B: float = LIKELY_B  # that of the stage that was looked at last
@@ -136,8 +138,8 @@ class _Selecting:
     def _division(self) -> tuple[int, ...]:
         """The blocks of every stage that are best; where nothing seems to fit, those where memory is free."""
         limits_B = [self.limit_B - (more or LIKELY_B) for more in self.beyond_B]
-        found = selected_stages(self.row, self.depths, self.paths, limits_B)
-        if found is None and (free := divided(self.row, self.chain, math.inf)) is not None:
+        found = selected_stages(self.row, self.paths, limits_B)
+        if found is None and (free := divided(self.row, math.inf)) is not None:
             found = free.stages
         return () if found is None else tuple(stage.blocks for stage in found)
 
@@ -157,7 +159,7 @@ class _Selecting:
             memory_B = self.peaks.of(stages, mixes)
         except InvalidStrategyError:
             return None
-        found = with_memory(estimated(self.row, self.chain, stages), self.row, memory_B)
+        found = with_memory(estimated(self.row, stages), self.row, memory_B)
         self.note_beyond(stages, found)
         return replace(found, mixes=mixes)
 

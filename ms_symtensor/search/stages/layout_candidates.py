@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from ms_symtensor.ops.placement import OpStrategy
 from ms_symtensor.program.settings import OptimizerLevel, Settings
 from ms_symtensor.search.constraints.limits import Limits
+from ms_symtensor.search.folded.chain import Chain, Part
 from ms_symtensor.search.folded.places import occurrences
 from ms_symtensor.search.space.step_layouts import StepLayout
 from ms_symtensor.search.stages.bounds import hidden_ends_s
@@ -38,7 +39,7 @@ DEAR = 4.0
 @dataclass(frozen=True)
 class Candidate:
     """One shape, number `number` of its setting, on the mesh and batch that are member number `member` of the family of
-    `problem`: `costs` [places] of the candidates `choice` of the problem's variables.
+    `problem`: `costs` [places] of the candidates `choice` of the problem's variables. `depths`: of the whole network.
     """
 
     shape: StepLayout
@@ -49,10 +50,28 @@ class Candidate:
     member: int
     problem: Problem
     choice: Numbers
+    depths: tuple[int, ...]
 
     def bound_by(self, bound_s: float) -> "Candidate":
         """The same with this bound; itself if it has it."""
         return self if bound_s == self.bound_s else replace(self, bound_s=bound_s)
+
+    @property
+    def occurrences(self) -> tuple[int, ...]:
+        """How often every place is there."""
+        return occurrences(self.depths)
+
+    @property
+    def chain(self) -> Chain:
+        """What stands before the blocks, the blocks, and what stands after them."""
+        c, parts = self.costs, list[Part]()
+        for place, depth in enumerate(self.occurrences):
+            is_block = 0 < place < len(c.each_s) - 1
+            each_s, recompute_s, kept_B, recompute_B, rest_B, once_s = (
+                float(v[place]) for v in (c.each_s, c.recompute_s, c.kept_B, c.kept_recomputed_B, c.at_rest_B, c.once_s)
+            )
+            parts += [Part(each_s, recompute_s, kept_B, recompute_B, rest_B, is_block, once_s)] * depth
+        return Chain(parts)
 
     @property
     def settings(self) -> Settings:
@@ -187,7 +206,8 @@ class ConfigGroup:
         finite = np.isfinite(costs.each_s).all(axis=0)
         return [
             Candidate(
-                self.shapes[n], self.level, float(bound_s[i]), costs.of(i), int(n), int(members[i]), self.problem, assignment[i]
+                self.shapes[n], self.level, float(bound_s[i]), costs.of(i), int(n), int(members[i]), self.problem, assignment[i],
+                self.depths,
             )
             for i, n in enumerate(which)
             if finite[i]
@@ -205,13 +225,13 @@ def combines(shape: StepLayout, level: OptimizerLevel, limits: Limits) -> bool:
     return not shape.accumulates or level is not OptimizerLevel.LEVEL3
 
 
-def fixed_candidate(of: Problem, shape: StepLayout, level: OptimizerLevel) -> Candidate:
-    """The row of `of`, whose variables have one candidate each."""
+def fixed_candidate(of: Problem, shape: StepLayout, level: OptimizerLevel, depths: tuple[int, ...]) -> Candidate:
+    """The row of `of`, whose variables have one candidate each, in a network of so many blocks."""
     settings = replace(of.settings, optimizer_level=level)
     parameters = parameter_terms(of.known, of.parameters, settings, [shape.accumulates], [shape.stages > 1])
     choice = np.zeros((1, len(of.known.items)), dtype=np.intp)
     costs = Tables(of, parameters).by_place(choice, np.zeros(1, dtype=np.intp))
-    return Candidate(shape, level, 0.0, costs.of(0), 0, 0, of, choice[0])
+    return Candidate(shape, level, 0.0, costs.of(0), 0, 0, of, choice[0], depths)
 
 
 def _share(shape: StepLayout, plain: StepLayout) -> float:

@@ -12,8 +12,7 @@ from ms_symtensor.search.folded.folding import fold, unfold
 from ms_symtensor.search.folded.mix import Mix
 from ms_symtensor.search.folded.stage_peaks import FEW, StagePeaks
 from ms_symtensor.search.space.family import Single
-from ms_symtensor.search.stages.borders import sent_B
-from ms_symtensor.search.stages.estimate import Estimate, chain_of, divided, estimated
+from ms_symtensor.search.stages.estimate import Estimate, divided, estimated, sent_B
 from ms_symtensor.search.stages.layout_candidates import Candidate, fixed_candidate
 from ms_symtensor.search.stages.network import Network
 from ms_symtensor.search.stages.stage_layers import laid_out
@@ -51,7 +50,7 @@ def on_own_mesh(network: Network, row: Candidate) -> Candidate:
         return row
     short, pricer = network.short(row.shape.batch), Pricer(known.pricer.cluster, Single(row.shape.mesh))
     own = variables(short, fold(short), pricer, known.rules, fixed=row.strategies, limits=known.limits)
-    return fixed_candidate(problem_of(short, own, of.recomputation), row.shape, row.level)
+    return fixed_candidate(problem_of(short, own, of.recomputation), row.shape, row.level, row.depths)
 
 
 def made_feasible(network: Network, row: Candidate, limit_B: float) -> MaterializedPlan | None:
@@ -59,9 +58,9 @@ def made_feasible(network: Network, row: Candidate, limit_B: float) -> Materiali
     none do.
     """
     peaks = peaks_of(network, row)
-    beyond_B, chain = [0.0] * row.shape.stages, chain_of(row, network.depths)
+    beyond_B = [0.0] * row.shape.stages
     for _ in range(ROUNDS):
-        found = divided(row, chain, [limit_B - more for more in beyond_B])
+        found = divided(row, [limit_B - more for more in beyond_B])
         if found is None:
             break
         memory_B = peaks.of(found.stages)
@@ -78,7 +77,7 @@ def smallest_of(network: Network, row: Candidate, limit_B: float) -> Materialize
     memory is free. None if it is pinned how many are recomputed.
     """
     blocks = sum(network.depths[1:-1])
-    free = divided(row, chain_of(row, network.depths), math.inf)
+    free = divided(row, math.inf)
     if free is None or row.problem.limits.recomputed(blocks) != (0, blocks):
         return None
     held = tuple(stage.blocks for stage in free.stages)
@@ -104,9 +103,8 @@ def with_fewest(
 
 def as_given(network: Network, row: Candidate, layers: Sequence[int], recomputed: Sequence[int]) -> MaterializedPlan:
     """`row` on stages of so many blocks, of which each recomputes so many, whether they fit or not."""
-    chain = chain_of(row, network.depths)
-    stages = laid_out(chain, layers, recomputed, row.shape.schedule)
-    return with_memory(estimated(row, chain, stages), row, peaks_of(network, row).of(stages))
+    stages = laid_out(row.chain, layers, recomputed, row.shape.schedule)
+    return with_memory(estimated(row, stages), row, peaks_of(network, row).of(stages))
 
 
 def with_memory(found: Estimate, row: Candidate, memory_B: tuple[Mapping[str, int], ...]) -> MaterializedPlan:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from ms_symtensor.ops.placement import OpStrategy
 from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.search.constraints.request import Request
+from ms_symtensor.search.folded.folding import fold
 from ms_symtensor.search.found import Found, as_priced, plan_of
 from ms_symtensor.search.space.family import Single
 from ms_symtensor.search.space.step_layouts import StepLayout
@@ -17,7 +18,9 @@ from ms_symtensor.search.stages.layout_candidates import fixed_candidate
 from ms_symtensor.search.stages.materialize import MaterializedPlan, as_given, made_feasible, with_fewest
 from ms_symtensor.search.stages.network import Network
 from ms_symtensor.search.stages.stage_layers import even
-from ms_symtensor.search.tables.problem import problem_of_family
+from ms_symtensor.search.tables.pricing import Pricer
+from ms_symtensor.search.tables.problem import problem_of
+from ms_symtensor.search.tables.variables import variables
 from ms_symtensor.strategy.plan import Plan
 from ms_symtensor.tensor.graph import Graph
 
@@ -44,9 +47,9 @@ def price_fixed(network: Network, request: Request, fixed: FixedAssignment) -> P
     Errors: InvalidStrategyError for what MindSpore would reject, or not train rightly.
     """
     short = network.short(fixed.shape.batch)
-    of = problem_of_family(
-        short, request.cluster, Single(fixed.shape.mesh), request.rules, fixed=fixed.strategies(short)
-    )
+    pricer = Pricer(request.cluster, Single(fixed.shape.mesh))
+    known = variables(short, fold(short), pricer, request.rules, fixed=fixed.strategies(short))
+    of = problem_of(short, known)
     row = fixed_candidate(of, fixed.shape, fixed.level, network.depths)
     found = None
     if fixed.recomputed is None and fixed.layers is None:

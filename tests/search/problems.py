@@ -1,13 +1,22 @@
 """The problem of a network on one mesh, its sums where one micro-batch runs on one stage, and what a choice costs there."""
 
+from types import MappingProxyType
+
 import numpy as np
 
 from ms_symtensor.search.folded.folding import few_blocks, fold
 from ms_symtensor.search.folded.places import occurrences
 from ms_symtensor.search.space.family import Single
-from ms_symtensor.search.tables.problem import problem_of_family
+from ms_symtensor.search.tables.pricing import Pricer
+from ms_symtensor.search.tables.problem import problem_of
 from ms_symtensor.search.tables.tables import Tables
 from ms_symtensor.search.tables.terms import Weights
+from ms_symtensor.search.tables.variables import variables
+
+
+def problem_of_family(graph, cluster, meshes, powers=MappingProxyType({})):
+    """That of `graph` on all meshes of a family; `powers` as in `variables`."""
+    return problem_of(graph, variables(graph, fold(graph), Pricer(cluster, meshes), powers=powers))
 
 
 def problem(graph, cluster, mesh):

@@ -55,7 +55,7 @@ class Bound:
 def bound(of: ConfigGroup, row: Candidate, fronts: Fronts, limit_B: float) -> Bound:
     """The bound of the shape of `row`, a row of `of`, on devices that hold `limit_B`."""
     found = _bound(of, row, fronts, limit_B)
-    own_s = found.step_s - of.hidden_s(row.shape, row) + least_borders_s(row)
+    own_s = found.step_s - row.hidden_s + least_borders_s(row)
     return Bound(max(row.bound_s, own_s), found.layouts)
 
 

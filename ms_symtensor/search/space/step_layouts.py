@@ -68,11 +68,6 @@ class StepLayout:
         return self.micro_batch_num > 1
 
     @cached_property
-    def in_one_run(self) -> "StepLayout":
-        """What it has in common with those whose stages hold other numbers of model chunks."""
-        return replace(self, interleave=1, scheduler=DEFAULT_SCHEDULER)
-
-    @cached_property
     def schedule(self) -> PipelineSchedule:
         """How its micro-batches take turns."""
         return PipelineSchedule(self.micro_batch_num, self.interleave, self.scheduler)

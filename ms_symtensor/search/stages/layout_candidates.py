@@ -62,6 +62,11 @@ class Candidate:
         return occurrences(self.depths)
 
     @property
+    def hidden_s(self) -> float:
+        """What the tables' sum counts at most too much of the end of a step."""
+        return hidden_ends_s(self.shape, self.occurrences, self.costs)
+
+    @property
     def chain(self) -> Chain:
         """What stands before the blocks, the blocks, and what stands after them."""
         c, parts = self.costs, list[Part]()
@@ -116,31 +121,15 @@ class ConfigGroup:
         return occurrences(self.depths)
 
     def fastest(self) -> list[Candidate]:
-        """Where memory is free: one row per shape that can be laid out; its bound is its time if all stages were alike, or, with
-        several virtual stages, the share of that with one run that no step goes below.
+        """Where memory is free: one row per shape that can be laid out; its bound is its time if all stages were alike, less what
+        later ones hide at the end of a step.
         """
-        plain = {self.shapes[n]: n for n in self.which if self.shapes[n].interleave == 1}
-        single = {n: plain.get(self.shapes[n].in_one_run, n) for n in self.which.tolist()}
-        which = np.array([n for n, of in single.items() if n == of], dtype=np.intp)
-        if not len(which):
+        if not len(self.which):
             return []
-        least = self._least(which, self._weights(which), self._shares[0])
+        least = self._least(self.which, self._weights(self.which), self._shares[0])
         possible = np.isfinite(least.value)
-        every = self.rows_of(which[possible], least.assignment[possible], least.value[possible])
-        found = {row.number: row for row in every}
-        return [self._at(found[of], n) for n, of in single.items() if of in found]
-
-    def _at(self, plain: Candidate, number: int) -> Candidate:
-        """What `plain`, where memory is free, says of a shape that differs by its virtual stages; its bound allows for what later
-        stages hide at the end of a step.
-        """
-        shape = self.shapes[number]
-        bound_s = plain.bound_s * _share(shape, plain.shape) - self.hidden_s(shape, plain)
-        return replace(plain, shape=shape, number=number, bound_s=bound_s)
-
-    def hidden_s(self, shape: StepLayout, row: Candidate) -> float:
-        """What the tables' sum counts at most too much of the end of a step on `shape`, with the layouts of `row`."""
-        return hidden_ends_s(shape, self.occurrences, row.costs)
+        rows = self.rows_of(self.which[possible], least.assignment[possible], least.value[possible])
+        return [row.bound_by(row.bound_s - row.hidden_s) for row in rows]
 
     def slim(self, among: Sequence[Candidate], limit_B: float) -> tuple[list[Candidate], dict[StepLayout, float]]:
         """For the shapes of `among`, results of `fastest`: these again, and those that are best where memory is dear.
@@ -153,7 +142,7 @@ class ConfigGroup:
             return [], {}
         which = np.array([row.number for row in among], dtype=np.intp)
         fast = Costs(*(np.stack([getattr(row.costs, f.name) for row in among], axis=1) for f in fields(Costs)))
-        bound, hidden_s = np.array([(row.bound_s, self.hidden_s(row.shape, row)) for row in among]).T
+        bound, hidden_s = np.array([(row.bound_s, row.hidden_s) for row in among]).T
         weights = self._weights(which)
         saved = (weights.saved_B * (fast.kept_B - fast.kept_recomputed_B))[1:-1].sum(axis=0)
         recomputation = (weights.recompute_s * fast.recompute_s)[1:-1].sum(axis=0)
@@ -232,12 +221,6 @@ def fixed_candidate(of: Problem, shape: StepLayout, level: OptimizerLevel, depth
     choice = np.zeros((1, len(of.known.items)), dtype=np.intp)
     costs = Tables(of, parameters).by_place(choice, np.zeros(1, dtype=np.intp))
     return Candidate(shape, level, 0.0, costs.of(0), 0, 0, of, choice[0], depths)
-
-
-def _share(shape: StepLayout, plain: StepLayout) -> float:
-    """The share of an even step with one virtual stage that one with several takes: (M + (P - 1) / v) / (M + P - 1)."""
-    even_s = [1.0] * shape.stages
-    return shape.schedule.step_s(even_s, 0.0) / plain.schedule.step_s(even_s, 0.0)
 
 
 def average_weights(occurrences: tuple[int, ...], members: Sequence[StepLayout]) -> Weights:

@@ -17,14 +17,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
-from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ms_symtensor.cluster.topology import Cluster
-from ms_symtensor.ops.placement import OpStrategy, strategy_of
-from ms_symtensor.ops.registry import Rule
+from ms_symtensor.ops.placement import strategy_of
 from ms_symtensor.ops.routing import routes_tokens
 from ms_symtensor.program.gradients import gradient_users
 from ms_symtensor.program.partition import partition
@@ -33,18 +30,16 @@ from ms_symtensor.program.settings import Recompute, Settings, StagePlan
 from ms_symtensor.search.constraints.limits import Limits
 from ms_symtensor.search.folded.folding import Fold, fold
 from ms_symtensor.search.folded.places import Places, places
-from ms_symtensor.search.space.family import Family
 from ms_symtensor.search.tables.elimination import Factor, Minimum, elimination_order
 from ms_symtensor.search.tables.parameters import ParameterUse, counted, parameter_uses, tied
-from ms_symtensor.search.tables.pricing import Pricer
 from ms_symtensor.search.tables.redistributions import Pairs
 from ms_symtensor.search.tables.sharing import Ties, ties
 from ms_symtensor.search.tables.tensor_terms import TensorTables, slices_B
 from ms_symtensor.search.tables.tensors import Tensor, is_moved, layouts_at, maker_of, place_of, tensors
 from ms_symtensor.search.tables.terms import Terms, merged, terms
 from ms_symtensor.search.tables.turn import turn
-from ms_symtensor.search.tables.variables import Variables, transparent_s, variables
-from ms_symtensor.tensor.graph import Graph, Op, OpOutput, Source, TensorType
+from ms_symtensor.search.tables.variables import Variables, transparent_s
+from ms_symtensor.tensor.graph import Graph, Op, OpOutput, TensorType
 
 Array = NDArray[np.float64]
 Numbers = NDArray[np.intp]
@@ -167,21 +162,6 @@ def sample_num(graph: Graph) -> int:
     """The samples of a step: the first dim of the first input; 0 where there is none."""
     shape = graph.inputs[0][1].shape if graph.inputs else ()
     return shape[0] if shape else 0
-
-
-def problem_of_family(
-    graph: Graph,
-    cluster: Cluster,
-    meshes: Family,
-    rules: Mapping[str, Rule] | None = None,
-    powers: Mapping[Source, tuple[int, ...]] = MappingProxyType({}),
-    fixed: Mapping[str, OpStrategy] | None = None,
-) -> Problem:
-    """Write down the problem of `graph` on all meshes of a family; `powers` and `fixed` as in `variables`.
-
-    Errors: UnknownOperatorError.
-    """
-    return problem_of(graph, variables(graph, fold(graph), Pricer(cluster, meshes), rules, powers, fixed))
 
 
 def problem_of(graph: Graph, known: Variables, recomputation: frozenset[str] | None = None) -> Problem:

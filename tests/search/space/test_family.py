@@ -17,9 +17,9 @@ from ms_symtensor.search.folded.batches import batch_powers
 from ms_symtensor.search.space.family import Family, Single, family, runs_of, runs_of_cuts, split_family
 from ms_symtensor.search.tables.elimination import minimise
 from ms_symtensor.search.tables.parameters import parameter_terms
-from ms_symtensor.search.tables.problem import plain_settings, problem_of_family
+from ms_symtensor.search.tables.problem import plain_settings
 from ms_symtensor.tensor.layout import DeviceGroup, Layout
-from tests.search.problems import factors, problem, totals
+from tests.search.problems import factors, problem, problem_of_family, totals
 
 A2 = load("atlas_800t_a2")
 MESHES = ((4, 2), (8, 4), (16, 2), (64, 8))

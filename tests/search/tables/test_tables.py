@@ -14,10 +14,9 @@ from ms_symtensor.search.folded.places import occurrences
 from ms_symtensor.search.space.family import family
 from ms_symtensor.search.tables.elimination import minimise
 from ms_symtensor.search.tables.parameters import parameter_terms
-from ms_symtensor.search.tables.problem import problem_of_family
 from ms_symtensor.search.tables.tables import Tables
 from ms_symtensor.search.tables.terms import Weights
-from tests.search.problems import factors
+from tests.search.problems import factors, problem_of_family
 
 MESHES = ((4, 2), (8, 4), (16, 2))
 

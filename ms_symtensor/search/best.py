@@ -9,6 +9,7 @@ from functools import partial
 from ms_symtensor.errors import InfeasibleError, InputError
 from ms_symtensor.garbage_collection import no_garbage_collection
 from ms_symtensor.ops.registry import Rule, require_known
+from ms_symtensor.program.one_stage import why_one_stage
 from ms_symtensor.search.certify.certificate import certificate
 from ms_symtensor.search.constraints.limits import SWAP
 from ms_symtensor.search.constraints.obstacle import does_not_fit, nothing_fits, smallest_obstacle
@@ -59,7 +60,7 @@ def _best(of: Network, request: Request, progress: Callable[[str], None]) -> Pla
     require_possible(graph, request, parts, "it has the batch it was built with" if as_it_is else "")
     if as_it_is:
         return _cases(of, request, progress)
-    undivided, why_not = why_whole(graph), of.why_one_stage(request.global_batch_size)
+    undivided, why_not = why_whole(graph), why_one_stage(graph)
     if undivided:
         of = network_as_it_is(graph, request.global_batch_size)
     found = _cases(of, request, progress)

@@ -88,7 +88,7 @@ def promises_of(network: Network, screening: ScreeningResult, limit_B: float) ->
     """
     estimated, estimates = promises_of_whole_blocks(screening, limit_B), screening.estimates[:SHAPES]
     recomputation = any(stage.recomputed for one in estimates for stage in one.stages)
-    if not recomputation or not screening.screened[0].setting.problem.selects:
+    if not recomputation or not screening.rows[0].problem.selects:
         return estimated
     found, best_s = list[Promise](), math.inf
     for row in _likely(screening, estimates[0].step_time_s, limit_B):

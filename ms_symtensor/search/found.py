@@ -9,7 +9,7 @@ import scipy
 
 from ms_symtensor.cost.plan_price import price_plan
 from ms_symtensor.program.meanings import meanings
-from ms_symtensor.program.one_stage import why_no_accumulation
+from ms_symtensor.program.one_stage import why_no_accumulation, why_one_stage
 from ms_symtensor.program.pipeline import dealt, runs_of
 from ms_symtensor.program.settings import Recompute, StagePlan
 from ms_symtensor.search.certify.certificate import Certificate
@@ -30,7 +30,6 @@ from ms_symtensor.search.space.step_layouts import (
 )
 from ms_symtensor.search.space.undivided import why_one_run, why_whole
 from ms_symtensor.search.stages.estimate import Estimate
-from ms_symtensor.search.stages.families import Question
 from ms_symtensor.search.stages.materialize import MaterializedPlan, host_memory_B
 from ms_symtensor.search.stages.network import Network
 from ms_symtensor.search.stages.screening import NOTHING, ScreeningResult, screen
@@ -88,9 +87,7 @@ def space_of(network: Network, request: Request) -> tuple[StepLayout, ...]:
     @cache
     def is_barred(has_stages: bool) -> bool:
         """Whether the network is not to be laid out in micro-batches, over stages or on one."""
-        return is_whole or bool(
-            network.why_one_stage(request.global_batch_size) if has_stages else why_no_accumulation(graph)
-        )
+        return is_whole or bool(why_one_stage(graph) if has_stages else why_no_accumulation(graph))
 
     runs_on = limits.interleaves != (1,) and not is_whole and not why_one_run(graph, network.depths)
     return tuple(
@@ -124,8 +121,7 @@ def searched(network: Network, request: Request, incumbent_s: float = math.inf) 
     InvalidStrategyError where MindSpore rejects an operator in all of the space.
     """
     space, any_batch = space_of(network, request), network.batch is None
-    question = Question(request.cluster, request.limit_B, request.rules, request.limits, incumbent_s=incumbent_s)
-    screening = screen(network.short, network.depths, space, question, any_batch)
+    screening = screen(network.short, network.depths, space, request, incumbent_s, any_batch)
     if request.is_trial:
         promises, most = promises_of_whole_blocks(screening, request.limit_B), 1
     else:

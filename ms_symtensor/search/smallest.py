@@ -96,7 +96,7 @@ def _whatever_is_recomputed_B(found: MaterializedPlan) -> float:
 
 def _different(screening: ScreeningResult) -> list[tuple[Candidate, Chain]]:
     """Different layouts with their parts: those that were screened, and those that keep least, of all settings."""
-    slimmest = (row for one in screening.screened for row in _slimmest(one.setting))
+    slimmest = (row for setting, _ in screening.screened for row in _slimmest(setting))
     found: dict[tuple, tuple[Candidate, Chain]] = {}
     for row in (*screening.rows, *slimmest):
         chain = row.chain

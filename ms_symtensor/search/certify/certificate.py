@@ -84,7 +84,7 @@ Queued = tuple[float, int, ConfigGroup, Candidate]
 
 def _in_order(screening: ScreeningResult) -> list[Queued]:
     """All that was screened, as a heap by their bounds."""
-    rows = ((one.setting, row) for one in screening.screened for row in one.free)
+    rows = ((setting, row) for setting, free in screening.screened for row in free)
     found = [(row.bound_s, number, setting, row) for number, (setting, row) in enumerate(rows)]
     heapq.heapify(found)
     return found

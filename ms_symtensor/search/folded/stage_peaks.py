@@ -64,7 +64,6 @@ class StagePeaks:
     rules: Mapping[str, Rule] | None = None
     sent_B: int = 0
     _known: dict[tuple, _Written] = field(default_factory=dict)
-    _parts: dict[tuple, tuple[StageGraph, Meanings, Mapping[str, str]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._folded: Fold = fold(self.graph)
@@ -138,7 +137,7 @@ class StagePeaks:
     def _written(self, runs: Runs, before: tuple[int, ...], after: tuple[int, ...], mix: Mix) -> _Written:
         key = runs, before, after, mix
         if key not in self._known:
-            self._known[key] = self._write(runs, before, after, mix)
+            self._known[key] = self._write(*key)
         return self._known[key]
 
     def _write(self, runs: Runs, before: tuple[int, ...], after: tuple[int, ...], mix: Mix) -> _Written:
@@ -146,7 +145,10 @@ class StagePeaks:
         named: list[tuple[str, ...]] = []
         for names, start, counts in zip(self._names, first, runs, strict=True):
             named += [names[start + end - n : start + end] for n, end in zip(counts, accumulate(counts), strict=True)]
-        part, known, block_of = self._part(tuple(map(sum, runs)), before, after)
+        part = self._part(tuple(map(sum, runs)), before, after)
+        ops = part.graph.ops
+        known = {op.name: self._meanings[op.name] for op in ops}
+        block_of = {s.name: op.block or "" for op in ops for s in op.inputs if isinstance(s, ParameterRef)}
         plan = StagePlan(self.strategies, replace(self.settings, recompute=mix.recompute(named)))
         program = partition(part.graph, plan, known=known, borders=part.borders)
         if self._is_whole:
@@ -154,25 +156,13 @@ class StagePeaks:
         one = micro_batch(program, self.settings.optimizer_level, self.schedule.interleave > 1)
         return _Written(program, one, tuple(named), block_of)
 
-    def _part(
-        self, held: tuple[int, ...], before: tuple[int, ...], after: tuple[int, ...]
-    ) -> tuple[StageGraph, Meanings, Mapping[str, str]]:
-        """The part of the network that has so many blocks of every kind, behind blocks of the kinds `before`, whatever is
-        recomputed; what its operators mean, and the block of every parameter.
-        """
-        key = held, before, after
-        if key not in self._parts:
-            counts = [before.count(kind) + count + after.count(kind) for kind, count in enumerate(held)]
-            graph = shorten(self.graph, self._folded, counts)
-            part = StageGraph(0, graph, NO_BORDERS) if self._is_whole else self._cut(graph, before, sum(held), after)
-            ops = part.graph.ops
-            block_of = {s.name: op.block or "" for op in ops for s in op.inputs if isinstance(s, ParameterRef)}
-            self._parts[key] = part, {op.name: self._meanings[op.name] for op in ops}, block_of
-        return self._parts[key]
-
-    def _cut(self, graph: Graph, before: Sequence[int], held: int, after: Sequence[int]) -> StageGraph:
-        """The stage of `graph` with so many blocks, between a stage with one of every kind `before` and one of those `after`."""
-        layers = tuple(n for n in (len(before), held, len(after)) if n)
+    def _part(self, held: tuple[int, ...], before: tuple[int, ...], after: tuple[int, ...]) -> StageGraph:
+        """The part of the network that has so many blocks of every kind, between blocks of the kinds `before` and `after`."""
+        counts = [before.count(kind) + count + after.count(kind) for kind, count in enumerate(held)]
+        graph = shorten(self.graph, self._folded, counts)
+        if self._is_whole:
+            return StageGraph(0, graph, NO_BORDERS)
+        layers = tuple(n for n in (len(before), sum(held), len(after)) if n)
         pipeline, plan = Pipeline(runs_of(layers), max(2, len(layers))), StagePlan(self.strategies, self.settings)
         (part,) = stage_graphs(graph, [plan] * len(layers), pipeline, self._meanings, [int(bool(before))])
         return part

@@ -18,7 +18,6 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from ms_symtensor.errors import InputError
 from ms_symtensor.tensor.layout import DeviceGroup, Layout
 
 Array = NDArray[np.float64]
@@ -46,12 +45,6 @@ class Family:
     sizes: Array
     growth: Array
     sample_slices: int = 1
-
-    def __post_init__(self) -> None:
-        if len(self._axes_of) != 2 ** len(self.mesh):
-            raise InputError(
-                f"the axes of {self.mesh} do not tell apart which of them cut a dim: choose 4, 2 or 16, 4, 2"
-            )
 
     is_strict = False
     """Whether only regular layouts have a meaning."""
@@ -136,9 +129,6 @@ class Single(Family):
 
     def __init__(self, mesh: tuple[int, ...], sample_slices: int = 1) -> None:
         super().__init__(mesh, np.array(mesh, dtype=float)[:, None], np.ones(1), sample_slices)
-
-    def __post_init__(self) -> None:
-        pass
 
     def degree(self, n: int) -> Array:
         return np.array([float(n)])

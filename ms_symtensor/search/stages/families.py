@@ -6,17 +6,15 @@ representative 4 x 2 only by one: what the latter allows, and what MindSpore acc
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.ops.registry import Rule, signature
 from ms_symtensor.ops.signature import Unit, view
-from ms_symtensor.search.constraints.limits import FREE, Limits
+from ms_symtensor.search.constraints.request import Request
 from ms_symtensor.search.folded.batches import batch_powers
 from ms_symtensor.search.folded.folding import fold
 from ms_symtensor.search.space.domain import FINEST_MESH_DEVICES, prime_factors
@@ -27,25 +25,6 @@ from ms_symtensor.search.tables.variables import Variables, variables
 from ms_symtensor.tensor.graph import Graph, Source
 
 Mesh = tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class Question:
-    """The fastest step within `limits` on `cluster` whose devices hold `limit_B` bytes.
-
-    Attributes:
-        rules: signatures of further operators, by primitive name.
-        keep: the best of so many step layouts are told.
-        incumbent_s: seconds of a step that is known; what cannot beat it is not looked at closely.
-    """
-
-    cluster: Cluster
-    limit_B: float
-    rules: Mapping[str, Rule] | None = None
-    limits: Limits = FREE
-    keep: int = 10
-    incumbent_s: float = math.inf
-
 
 SAMPLES = {
     (1, Round.WHOLE): 6,
@@ -98,12 +77,12 @@ def variables_of(
     graph_at: Callable[[int], Graph],
     members: Sequence[StepLayout],
     alike: bool,
-    question: Question,
+    request: Request,
 ) -> tuple[Graph, Variables]:
     """The graph that one of `families` is looked at on, and its operators with their candidates on all `members`."""
     graph, of, powers = (_on_all if alike else _on_own_mesh)(graph_at, members)
-    pricer = Pricer(question.cluster, of)
-    return graph, variables(graph, fold(graph), pricer, question.rules, powers, limits=question.limits)
+    pricer = Pricer(request.cluster, of)
+    return graph, variables(graph, fold(graph), pricer, request.rules, powers, limits=request.limits)
 
 
 def laid_out_on(shapes: Sequence[StepLayout]) -> tuple[list[tuple[Mesh, int]], NDArray[np.intp]]:

@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 
-from ms_symtensor.program.one_stage import why_one_stage
 from ms_symtensor.search.folded.alternating import merge_period
 from ms_symtensor.search.folded.folding import fold, shorten
 from ms_symtensor.search.folded.places import places
@@ -34,19 +33,12 @@ class Network:
     batch: int | None = None
     _known: dict[tuple[int, int], Graph] = field(default_factory=dict)
     _peaks: dict[tuple, StagePeaks] = field(default_factory=dict)
-    _why_one_stage: dict[int, str] = field(default_factory=dict)
 
     def short(self, batch: int, count: int = SHORT) -> Graph:
         """`short_at(batch, count)`, made once."""
         if (batch, count) not in self._known:
             self._known[batch, count] = self.short_at(batch, count)
         return self._known[batch, count]
-
-    def why_one_stage(self, batch: int) -> str:
-        """Why the network must not be laid out over stages (`program.one_stage`), told once for `batch`; empty if it may be."""
-        if batch not in self._why_one_stage:
-            self._why_one_stage[batch] = why_one_stage(self.graph_at(batch))
-        return self._why_one_stage[batch]
 
     def peaks(self, key: tuple, written: Callable[[], StagePeaks]) -> StagePeaks:
         """What `written` gives for `key`, kept for the last ones that were asked for."""

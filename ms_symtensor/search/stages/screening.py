@@ -19,10 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ms_symtensor.errors import InvalidStrategyError
+from ms_symtensor.search.constraints.request import Request
 from ms_symtensor.search.space.settings import settings_of
 from ms_symtensor.search.space.step_layouts import StepLayout
 from ms_symtensor.search.stages.estimate import Estimate, divided, quickest_s, with_borders
-from ms_symtensor.search.stages.families import Question, families, laid_out_on, variables_of
+from ms_symtensor.search.stages.families import families, laid_out_on, variables_of
 from ms_symtensor.search.stages.layout_candidates import Candidate, ConfigGroup, combines
 from ms_symtensor.search.tables.parameters import parameter_terms
 from ms_symtensor.search.tables.problem import Problem, problem_of
@@ -34,17 +35,16 @@ Array = NDArray[np.float64]
 SHORT = 3
 """Blocks of every kind in the network whose tables are written down: a first, a last and one between them."""
 
+KEPT = 10
+"""Of so many step layouts it is known what they take, the best ones."""
+
 CLOSE = 1.05
 """Shapes are looked at closely whose bound is below so many times the best step: what lives for a moment, which is counted
 only in the end, can make a plan slower by that (empirical)."""
 
 
-@dataclass(frozen=True)
-class Screened:
-    """A setting of screening: its rows where memory is free, one for a shape, with bounds that hold for all its layouts."""
-
-    setting: ConfigGroup
-    free: tuple[Candidate, ...]
+Screened = tuple[ConfigGroup, tuple[Candidate, ...]]
+"""A setting of screening, and its rows where memory is free, one for a shape, with bounds that hold for all its layouts."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class ScreeningResult:
     def bounds_s(self) -> dict[StepLayout, float]:
         """Seconds that no step on a shape is faster than."""
         found: dict[StepLayout, float] = {}
-        for row in (row for one in self.screened for row in one.free):
+        for row in (row for _, rows in self.screened for row in rows):
             found[row.shape] = min(row.bound_s, found.get(row.shape, math.inf))
         return found
 
@@ -136,10 +136,13 @@ def screen(
     graph_at: Callable[[int], Graph],
     depths: tuple[int, ...],
     space: Sequence[StepLayout],
-    question: Question,
+    request: Request,
+    incumbent_s: float = math.inf,
     any_batch: bool = True,
+    keep: int = KEPT,
 ) -> ScreeningResult:
-    """Price all of `space`, as `question`; what cannot beat a step that is known is not looked at closely.
+    """Price all of `space`, as `request`; what cannot beat a step of `incumbent_s` is not looked at closely, nor what cannot beat
+    the best ones, of which there are so many to `keep`.
 
     `graph_at(batch)` is the network with SHORT blocks of every kind at that many samples, which may be any number or, without
     `any_batch`, those of `space`; `depths`: how many blocks of every kind it really has, with 1 before and after.
@@ -148,10 +151,10 @@ def screen(
     settings: list[ConfigGroup] = []
     candidates, recomputation = 0, None
     rejected: InvalidStrategyError | None = None
-    incumbents = Incumbents(question.limit_B, question.keep, question.incumbent_s)
-    for members, alike in families(graph_at, space, question.rules, any_batch):
+    incumbents = Incumbents(request.limit_B, keep, incumbent_s)
+    for members, alike in families(graph_at, space, request.rules, any_batch):
         try:
-            graph, known = variables_of(graph_at, members, alike, question)
+            graph, known = variables_of(graph_at, members, alike, request)
             of = problem_of(graph, known, recomputation)
         except (
             InvalidStrategyError
@@ -168,11 +171,11 @@ def screen(
     min_gain_s = min(incumbents.worst_s, CLOSE * incumbents.best_s)
     rows, screened = list[Candidate](), list[Screened]()
     for setting, first in zip(settings, fast, strict=True):
-        slim, bounds_s = setting.slim([row for row in first if row.bound_s < min_gain_s], question.limit_B)
+        slim, bounds_s = setting.slim([row for row in first if row.bound_s < min_gain_s], request.limit_B)
         incumbents.look_at(slim)
         rows += [with_borders(row) for row in (*slim, *(row for row in first if row.bound_s >= min_gain_s))]
         bounded = (row.bound_by(max(row.bound_s, bounds_s.get(row.shape, 0.0))) for row in first)
-        screened.append(Screened(setting, tuple(map(with_borders, bounded))))
+        screened.append((setting, tuple(map(with_borders, bounded))))
     return incumbents.screening(rows, candidates, screened)
 
 

@@ -9,12 +9,11 @@ from model_zoo import dimensions_of
 from model_zoo.builder import build_graph
 from ms_symtensor.cluster.load import load
 from ms_symtensor.cost.step import price
-from ms_symtensor.errors import InputError
 from ms_symtensor.ops.placement import OpStrategy
 from ms_symtensor.program.partition import partition
 from ms_symtensor.program.settings import OptimizerLevel, StagePlan
 from ms_symtensor.search.folded.batches import batch_powers
-from ms_symtensor.search.space.family import Family, Single, family, runs_of, runs_of_cuts, split_family
+from ms_symtensor.search.space.family import Single, family, runs_of, runs_of_cuts, split_family
 from ms_symtensor.search.tables.elimination import minimise
 from ms_symtensor.search.tables.parameters import parameter_terms
 from ms_symtensor.search.tables.problem import plain_settings
@@ -139,8 +138,3 @@ def test_the_place_of_a_part_of_the_minor_axis_tells_what_it_is():
     assert [[x.tolist() for x in pair] for pair in of.shape_of(two)] == [[[32, 6], [8, 15]], [[2, 5], [1, 1]]]
     assert of.code(runs_of(two)) == 32 and of.code(runs_of_cuts(Layout((2, 2, 2), (1, -1), (4, 4)))) == 4
     assert of.shape_of(DeviceGroup((4, 3), (0,))) is None and of.code([(3, 1)]) is None
-
-
-def test_axes_that_cannot_be_told_apart_are_refused():
-    with pytest.raises(InputError, match="do not tell apart"):
-        Family((2, 2), np.ones((2, 1)), np.ones(1))

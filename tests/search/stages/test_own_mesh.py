@@ -11,10 +11,10 @@ from ms_symtensor.cost.bill import Part, Written, bill_of, work_s
 from ms_symtensor.program.meanings import meanings
 from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.program.stage_program import partition_stages
+from ms_symtensor.search.constraints.request import Request
 from ms_symtensor.search.folded.folding import unfold
 from ms_symtensor.search.folded.places import occurrences
 from ms_symtensor.search.space.step_layouts import StepLayout
-from ms_symtensor.search.stages.families import Question
 from ms_symtensor.search.stages.materialize import on_own_mesh
 from ms_symtensor.search.stages.network import network
 from ms_symtensor.search.stages.screening import screen
@@ -33,7 +33,7 @@ def test_work_is_that_of_the_partitioned_program(model, mesh, batch, layers):
         return build_graph(replace(config, batch_size=samples, num_layers=layers or config.num_layers))
 
     net = network(graph_at(batch, None), graph_at)
-    screening = screen(net.short, net.depths, [StepLayout(2, 8, mesh, batch)], Question(A2, 1e15))
+    screening = screen(net.short, net.depths, [StepLayout(2, 8, mesh, batch)], Request(A2, 1, 1, 1, 10**15))
     for row in screening.rows:
         if row.level is OptimizerLevel.NONE:
             own = on_own_mesh(net, row)

@@ -9,10 +9,10 @@ from model_zoo import dimensions_of
 from model_zoo.builder import build_graph
 from ms_symtensor.cluster.load import load
 from ms_symtensor.program.settings import OptimizerLevel
+from ms_symtensor.search.constraints.request import Request
 from ms_symtensor.search.folded.folding import fold
 from ms_symtensor.search.folded.places import places
 from ms_symtensor.search.space.step_layouts import StepLayout, step_layouts
-from ms_symtensor.search.stages.families import Question
 from ms_symtensor.search.stages.layout_candidates import ConfigGroup
 from ms_symtensor.search.stages.screening import SHORT, screen
 from ms_symtensor.search.tables.elimination import minimise
@@ -30,7 +30,7 @@ def network(batch, model="llama2_7b", layers=SHORT):
 
 def screened(device_num, global_batch_size, layers, limit_GiB=58.0, **more):
     space = list(step_layouts(device_num, global_batch_size, layers))
-    return screen(network, (1, layers, 1), space, Question(A2, limit_GiB * GIB, **more))
+    return screen(network, (1, layers, 1), space, Request(A2, 1, 1, 1, limit_GiB * GIB), **more)
 
 
 def test_depths_of_a_network():
@@ -42,7 +42,7 @@ def test_depths_of_a_network():
 def test_one_stage_costs_what_its_mesh_alone_costs(layers):
     """At full depth, from the tables of three blocks."""
     shape = StepLayout(1, 1, (64,), 64)
-    (found,) = screen(network, (1, layers, 1), [shape], Question(A2, 1e6 * GIB)).estimates
+    (found,) = screen(network, (1, layers, 1), [shape], Request(A2, 1, 1, 1, 1e6 * GIB)).estimates
     alone = problem(network(64, layers=layers), A2, shape.mesh)
     least = min(
         minimise(

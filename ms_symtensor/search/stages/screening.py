@@ -74,10 +74,10 @@ NOTHING = ScreeningResult((), 0, (), ())
 
 
 class Incumbents:
-    """Shapes divided into stages, in the order of what they take at least, until that is not below the `keep` best steps."""
+    """Shapes divided into stages, in the order of what they take at least, until that is not below the best steps."""
 
-    def __init__(self, limit_B: float, keep: int, incumbent_s: float) -> None:
-        self._limit_B, self._keep, self._known_s = limit_B, keep, incumbent_s
+    def __init__(self, limit_B: float, incumbent_s: float) -> None:
+        self._limit_B, self._known_s = limit_B, incumbent_s
         self._known: dict[tuple, Estimate | None] = {}
         self._found: dict[StepLayout, Estimate] = {}
         self._times_s: list[float] = []  # of `_found`, rising
@@ -86,7 +86,7 @@ class Incumbents:
     @property
     def worst_s(self) -> float:
         """What a step must be faster than to be of interest."""
-        return self._times_s[self._keep - 1] if len(self._times_s) >= self._keep else self._known_s
+        return self._times_s[KEPT - 1] if len(self._times_s) >= KEPT else self._known_s
 
     @property
     def best_s(self) -> float:
@@ -139,10 +139,8 @@ def screen(
     request: Request,
     incumbent_s: float = math.inf,
     any_batch: bool = True,
-    keep: int = KEPT,
 ) -> ScreeningResult:
-    """Price all of `space`, as `request`; what cannot beat a step of `incumbent_s` is not looked at closely, nor what cannot beat
-    the best ones, of which there are so many to `keep`.
+    """Price all of `space`, as `request`; what cannot beat a step of `incumbent_s`, nor the best ones, is not looked at closely.
 
     `graph_at(batch)` is the network with SHORT blocks of every kind at that many samples, which may be any number or, without
     `any_batch`, those of `space`; `depths`: how many blocks of every kind it really has, with 1 before and after.
@@ -151,7 +149,7 @@ def screen(
     settings: list[ConfigGroup] = []
     candidates, recomputation = 0, None
     rejected: InvalidStrategyError | None = None
-    incumbents = Incumbents(request.limit_B, keep, incumbent_s)
+    incumbents = Incumbents(request.limit_B, incumbent_s)
     for members, alike in families(graph_at, space, request.rules, any_batch):
         try:
             graph, known = variables_of(graph_at, members, alike, request)

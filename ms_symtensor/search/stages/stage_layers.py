@@ -21,6 +21,9 @@ Held = tuple[int, int, float, float, int]
 PACE_TOLERANCE = 1e-7
 """The pace is found to this fraction of itself."""
 
+NEAR = 1.1
+"""The pace is looked for up to so many times the least one that is left before it is halved from there (empirical)."""
+
 
 def even(blocks: int, stages: int) -> tuple[int, ...]:
     """So many blocks on so many stages; the first ones take one more where they do not divide."""
@@ -125,7 +128,7 @@ class _Stages:
         best, high = self._filled(pace_s, once_s)
         low = max(chain.longest_s, chain.each_s[-1] / self.stages)
         while best is not None and self.stages > 1 and high - low > PACE_TOLERANCE * high:
-            middle = (low + high) / 2
+            middle = min((low + high) / 2, NEAR * low)
             found, slowest_s = self._filled(middle, once_s)
             if found is None:
                 low = max(middle, slowest_s)
@@ -138,7 +141,8 @@ class _Stages:
         one, and the slowest one's seconds; if that is not all, None, and the smallest pace, above this one, at which a stage
         would take more.
         """
-        blocks, before_once_s, whole = self.chain.blocks, self.chain.once_s, len(self.chain.parts)
+        blocks, before_s, before_once_s = self.chain.blocks, self.chain.each_s, self.chain.once_s
+        whole = len(self.chain.parts)
         found, longer_s, start, waits_s = list[Held](), inf, 0, 0.0
         for number in range(self.stages):
             later = self.stages - number - 1
@@ -148,7 +152,8 @@ class _Stages:
             # A stage that is late may end the step too late.
             latest = bisect_right(before_once_s, before_once_s[start] + once_s + waits_s) - 1
             ends = range(low, min(high, latest) + 1)
-            taken = bisect_left(ends, True, key=partial(self._is_longer, number, start, pace_s))
+            quick = bisect_right(before_s, before_s[start] + pace_s)  # what lasts as long without recomputation
+            taken = bisect_left(ends[: max(0, quick - low)], True, key=partial(self._is_longer, number, start, pace_s))
             if taken < len(ends) and (more := self._make_feasible(number, start, ends[taken])) is not None:
                 longer_s = min(longer_s, more[0])
             one = self._make_feasible(number, start, ends[taken - 1]) if taken else None

@@ -28,9 +28,9 @@ def network(batch, model="llama2_7b", layers=SHORT):
     return build_graph(replace(dimensions_of(model, batch_size=batch, seq_length=1024), num_layers=layers))
 
 
-def screened(device_num, global_batch_size, layers, limit_GiB=58.0, **more):
+def screened(device_num, global_batch_size, layers, limit_GiB=58.0):
     space = list(step_layouts(device_num, global_batch_size, layers))
-    return screen(network, (1, layers, 1), space, Request(A2, 1, 1, 1, limit_GiB * GIB), **more)
+    return screen(network, (1, layers, 1), space, Request(A2, 1, 1, 1, limit_GiB * GIB))
 
 
 def test_depths_of_a_network():
@@ -63,7 +63,7 @@ def test_one_stage_costs_what_its_mesh_alone_costs(layers):
 
 def test_no_estimate_is_below_the_bound():
     for limit_GiB in (58.0, 20.0):
-        found = screened(128, 256, 12, limit_GiB, keep=20)
+        found = screened(128, 256, 12, limit_GiB)
         assert found.estimates
         assert all(e.step_time_s >= found.bounds_s[e.shape] * (1 - 1e-9) for e in found.estimates)
         assert all(e.peak_memory_B <= limit_GiB * GIB for e in found.estimates)
@@ -78,7 +78,7 @@ def test_stages_hold_all_blocks():
 def test_a_mesh_alone_has_all_that_its_family_has():
     """And more: its axes may change places."""
     shape = StepLayout(4, 16, (8, 4), 8)
-    bound_s = screened(128, 128, 12, keep=1000).bounds_s[shape]
+    bound_s = screened(128, 128, 12).bounds_s[shape]
     alone = problem(network(8), A2, shape.mesh)
     fastest = []
     for level in (OptimizerLevel.NONE, OptimizerLevel.LEVEL1):

@@ -28,7 +28,7 @@ from ms_symtensor.search.tables.terms import Costs, Weights
 Array = NDArray[np.float64]
 Numbers = NDArray[np.intp]
 
-SELECTIVE = (0.2, 0.4, 0.7)
+SELECTIVE = (0.25, 0.6)
 """What selective recomputation may pay for a byte, in times of what recomputation of whole blocks does (empirical)."""
 
 

@@ -113,6 +113,39 @@ def minimise(sizes: Sequence[int], factors: Sequence[Factor], order: Sequence[in
     if order is None:
         order = elimination_order(sizes, tuple(added))
     problems = factors[0].table.shape[0] if factors else 1
+    together = max(1, TOGETHER // max(1, _entries(sizes, tuple(added), order)))
+    parts = [
+        _minimum(sizes, {scope: table[start : start + together] for scope, table in added.items()}, order)
+        for start in range(0, problems, together)
+    ]
+    if len(parts) == 1:
+        return parts[0]
+    return Minimum(np.concatenate([one.value for one in parts]), np.concatenate([one.assignment for one in parts]))
+
+
+def _entries(sizes: Sequence[int], scopes: Sequence[tuple[int, ...]], order: Sequence[int]) -> int:
+    """The entries of all sums of one problem. InputError if one of them has more than MAX_ENTRIES."""
+    number = {variable: n for n, variable in enumerate(order)}
+    waiting, found = defaultdict[int, list[set[int]]](list), 0
+    for scope in scopes:
+        if scope:
+            waiting[min(scope, key=number.__getitem__)].append({*scope})
+    for variable in order:
+        among = set[int]().union(*waiting.pop(variable, []))
+        entries = math.prod(sizes[v] for v in among)
+        if entries > MAX_ENTRIES:
+            raise InputError(
+                f"the search would need a table of {entries} entries; this graph joins too many operators at one tensor"
+            )
+        found += entries
+        if others := among - {variable}:
+            waiting[min(others, key=number.__getitem__)].append(others)
+    return found
+
+
+def _minimum(sizes: Sequence[int], added: Mapping[tuple[int, ...], Table], order: Sequence[int]) -> Minimum:
+    """The minimum of the sum of the tables `added`, in every problem."""
+    problems = len(next(iter(added.values()), np.zeros(1)))
     number = {variable: n for n, variable in enumerate(order)}
     value, waiting = np.zeros(problems), defaultdict[int, list[Ordered]](list)
     for scope, table in added.items():
@@ -121,22 +154,12 @@ def minimise(sizes: Sequence[int], factors: Sequence[Factor], order: Sequence[in
             waiting[ordered[0]].append((ordered, turned))
         else:
             value = value + turned
-    decided, summed = list[tuple[int, tuple[int, ...], Table]](), 0
+    decided = list[tuple[int, tuple[int, ...], Table]]()
     for variable in order:
         among = waiting.pop(variable, [])
         if not among:
             continue
         others = tuple(sorted({v for scope, _ in among for v in scope[1:]}, key=number.__getitem__))
-        entries = sizes[variable] * math.prod(sizes[v] for v in others)
-        summed += problems * entries
-        if problems > 1 and summed > TOGETHER:
-            for copies in (waiting, among, decided):
-                copies.clear()
-            return _in_halves(sizes, added, order)
-        if entries > MAX_ENTRIES:
-            raise InputError(
-                f"the search would need a table of {entries} entries; this graph joins too many operators at one tensor"
-            )
         # Small ones come first: the large sum is formed once.
         among.sort(key=lambda one: one[1].size)
         total = reduce(np.add, (_spread(scope, table, others) for scope, table in among))
@@ -174,13 +197,3 @@ def _spread(scope: tuple[int, ...], table: Table, others: tuple[int, ...]) -> Ta
     axes = slice(None), *(slice(None) if v in scope else None for v in others), slice(None)
     found: Table = table[axes]
     return found
-
-
-def _in_halves(sizes: Sequence[int], added: Mapping[tuple[int, ...], Table], order: Sequence[int]) -> Minimum:
-    """The minima of one half of the problems after those of the other."""
-    problems = len(next(iter(added.values())))
-    one, other = (
-        minimise(sizes, [Factor(scope, table[part]) for scope, table in added.items()], order)
-        for part in (slice(problems // 2), slice(problems // 2, None))
-    )
-    return Minimum(np.concatenate([one.value, other.value]), np.concatenate([one.assignment, other.assignment]))

@@ -26,11 +26,16 @@ from ms_symtensor.search.stages.layout_candidates import Candidate, ConfigGroup
 
 Array = NDArray[np.float64]
 
-CUTS = tuple(product((0.0, 0.25, 0.5, 1.0, 2.0, 4.0), (0.0, 1.0, 4.0, 16.0)))
-"""Prices of a byte that are tried, in times of what recomputation of whole blocks pays for one, each with shares of what a step
-takes once, in times of c (empirical)."""
+PRICES = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0)
+"""Prices of a byte that are tried, in times of what recomputation of whole blocks pays for one (empirical)."""
 
-ON_ONE_STAGE = (*((number / 12, 1.0) for number in range(25)), (3.0, 1.0), (4.0, 1.0))
+COARSE = tuple((price, 1.0) for price in PRICES)
+FINE = tuple(product(PRICES, (0.0, 1.0, 4.0, 16.0)))
+"""The same, each with the share of what a step takes once that is tried, in times of c (empirical)."""
+
+FINE_ON_ONE_STAGE = tuple(
+    (price, 1.0) for price in (*(n / 12 for n in range(25)), *(2 ** (1 + n / 4) for n in range(1, 13)))
+)
 """The same where there is one stage, which hides nothing of what it does once (empirical)."""
 
 IN_FLIGHT_COUNTS = 6
@@ -52,9 +57,10 @@ class Bound:
     layouts: NDArray[np.intp]
 
 
-def bound(of: ConfigGroup, row: Candidate, fronts: Fronts, limit_B: float) -> Bound:
-    """The bound of the shape of `row`, a row of `of`, on devices that hold `limit_B`."""
-    found = _bound(of, row, fronts, limit_B)
+def bound(of: ConfigGroup, row: Candidate, fronts: Fronts, limit_B: float, finely: bool = False) -> Bound:
+    """The bound of the shape of `row`, a row of `of`, on devices that hold `limit_B`; `finely`: a closer one, for more work."""
+    fine = FINE_ON_ONE_STAGE if row.shape.stages == 1 else FINE
+    found = _bound(of, row, fronts, limit_B, fine if finely else COARSE)
     own_s = found.step_s - row.hidden_s + least_borders_s(row)
     return Bound(max(row.bound_s, own_s), found.layouts)
 
@@ -71,7 +77,9 @@ def _once(row: Candidate) -> float:
     return 1 / (row.shape.schedule.slowest + row.shape.stages / row.shape.interleave)
 
 
-def _bound(of: ConfigGroup, row: Candidate, fronts: Fronts, limit_B: float) -> Bound:
+def _bound(
+    of: ConfigGroup, row: Candidate, fronts: Fronts, limit_B: float, tried: Sequence[tuple[float, float]]
+) -> Bound:
     shape, occurs = row.shape, np.array(of.occurrences, dtype=float)
     stages = [shape.in_flight(i) for i in range(shape.stages)]
     every = sorted({many for one in stages for many in one.runs})
@@ -79,7 +87,7 @@ def _bound(of: ConfigGroup, row: Candidate, fronts: Fronts, limit_B: float) -> B
         every[i] for i in np.unique(np.linspace(0, len(every) - 1, IN_FLIGHT_COUNTS).round().astype(int))
     ]
     unit_s = _price_s(of, row) / (sum(one.mean for one in stages) / len(stages))
-    cuts = [(unit_s * price, _once(row) * share) for price, share in (ON_ONE_STAGE if len(stages) == 1 else CUTS)]
+    cuts = [(unit_s * price, _once(row) * share) for price, share in tried]
     question = [(place, many) for many in in_flight_counts for place in range(len(occurs)) if occurs[place]]
     questions = [(place, many, *cut) for place, many in question for cut in cuts]
     places, in_flight, byte_s, once = (np.array(one, dtype=float) for one in zip(*questions, strict=True))

@@ -52,19 +52,21 @@ def certificate(
     """
     counts_in_flight, done = _in_order(screening), list[Queued]()
     fronts: dict[tuple[int, int], Fronts] = {}
-    seen = dict[int, list[Candidate]]()
+    seen, closely = dict[int, list[Candidate]](), set[int]()
     while (
         counts_in_flight and counts_in_flight[0][0] * (1 + gap) < step_s and len(done) < ATTEMPTS and len(seen) < MOST
     ):
         one = heapq.heappop(counts_in_flight)
         bound_s, number, setting, row = one
-        if number in seen:
+        if number in closely:
             step_s = attempt(seen[number], step_s)
             done.append(one)
             continue
         progress(f"certificate: {len(seen)} step layouts")
         own = fronts.setdefault((id(setting), row.member), Fronts(setting, row.member))
-        found = bound(setting, row.bound_by(bound_s), own, limit_B)
+        found = bound(setting, row.bound_by(bound_s), own, limit_B, finely=number in seen)
+        if number in seen:
+            closely.add(number)
         which = np.full(len(found.layouts), row.number)
         seen[number] = setting.rows_of(which, found.layouts, np.full(len(which), found.step_s))
         heapq.heappush(counts_in_flight, (found.step_s, number, setting, row))

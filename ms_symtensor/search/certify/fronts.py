@@ -232,5 +232,8 @@ class Fronts:
 
 
 def _times(occurs: Array, table: Array) -> Array:
-    found: Array = occurs.reshape(-1, *(1,) * table.ndim) * table
+    """`table` so often as it `occurs` in every question; what does not occur may be forbidden."""
+    with np.errstate(invalid="ignore"):
+        found: Array = occurs.reshape(-1, *(1,) * table.ndim) * table
+    found[occurs == 0] = 0.0
     return found

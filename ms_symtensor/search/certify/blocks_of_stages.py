@@ -78,7 +78,7 @@ def _once(row: Candidate) -> float:
 
 
 def _bound(
-    of: ConfigGroup, row: Candidate, fronts: Fronts, limit_B: float, tried: Sequence[tuple[float, float]]
+    of: ConfigGroup, row: Candidate, fronts: Fronts, limit_B: float, wanted: Sequence[tuple[float, float]]
 ) -> Bound:
     shape, occurs = row.shape, np.array(of.occurrences, dtype=float)
     stages = [shape.in_flight(i) for i in range(shape.stages)]
@@ -87,7 +87,7 @@ def _bound(
         every[i] for i in np.unique(np.linspace(0, len(every) - 1, IN_FLIGHT_COUNTS).round().astype(int))
     ]
     unit_s = _price_s(of, row) / (sum(one.mean for one in stages) / len(stages))
-    cuts = [(unit_s * price, _once(row) * share) for price, share in tried]
+    cuts = [(unit_s * price, _once(row) * share) for price, share in wanted]
     question = [(place, many) for many in in_flight_counts for place in range(len(occurs)) if occurs[place]]
     questions = [(place, many, *cut) for place, many in question for cut in cuts]
     places, in_flight, byte_s, once = (np.array(one, dtype=float) for one in zip(*questions, strict=True))

@@ -77,7 +77,8 @@ def fitted(network: Network, row: Candidate, limit_B: float) -> MaterializedPlan
     found = selecting(network, row, limit_B)
     if row.problem.limits.selects:
         return found
-    whole = made_feasible(network, row, limit_B) if found is whole is None else whole
+    if found is None and whole is None:
+        whole = made_feasible(network, row, limit_B)
     every = [one for one in (found, whole) if one is not None]
     return min(every, key=lambda one: one.estimate.step_time_s, default=None)
 

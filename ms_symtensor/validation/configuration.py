@@ -52,12 +52,12 @@ class Part:
     GATHERS = Selection.COMMUNICATION
 
 
-ROOM = zoo.Experts.load_imbalance
+CAPACITY_FACTOR = zoo.Experts.load_imbalance
 """Tokens of the fullest expert over the mean, where nothing bounds them: what plans of the zoo are priced with."""
 
 
 def mixture(
-    num_experts: int, top_k: int, intermediate_size: int, shared_experts: int = 0, imbalance: float = ROOM
+    num_experts: int, top_k: int, intermediate_size: int, shared_experts: int = 0, imbalance: float = CAPACITY_FACTOR
 ) -> zoo.Experts:
     """Experts of one width, of which every token sees `top_k` and all that are shared.
 

@@ -50,13 +50,11 @@ def certificate(
 
     Where an `attempt` makes a faster plan, that is the step from then on.
     """
-    counts_in_flight, done = _in_order(screening), list[Queued]()
+    queue, done = _in_order(screening), list[Queued]()
     fronts: dict[tuple[int, int], Fronts] = {}
     seen, closely = dict[int, list[Candidate]](), set[int]()
-    while (
-        counts_in_flight and counts_in_flight[0][0] * (1 + gap) < step_s and len(done) < ATTEMPTS and len(seen) < MOST
-    ):
-        one = heapq.heappop(counts_in_flight)
+    while queue and queue[0][0] * (1 + gap) < step_s and len(done) < ATTEMPTS and len(seen) < MOST:
+        one = heapq.heappop(queue)
         bound_s, number, setting, row = one
         if number in closely:
             step_s = attempt(seen[number], step_s)
@@ -69,9 +67,9 @@ def certificate(
             closely.add(number)
         which = np.full(len(found.layouts), row.number)
         seen[number] = setting.rows_of(which, found.layouts, np.full(len(which), found.step_s))
-        heapq.heappush(counts_in_flight, (found.step_s, number, setting, row))
+        heapq.heappush(queue, (found.step_s, number, setting, row))
     bounds_s: dict[StepLayout, float] = {}
-    for bound_s, _, _, row in (*counts_in_flight, *done):
+    for bound_s, _, _, row in (*queue, *done):
         bounds_s[row.shape] = min(bound_s, bounds_s.get(row.shape, math.inf))
     least_s = min(bounds_s.values(), default=math.inf)
     lowest = next(

@@ -154,10 +154,8 @@ def screen(
         try:
             graph, known = variables_of(graph_at, members, alike, request)
             of = problem_of(graph, known, recomputation)
-        except (
-            InvalidStrategyError
-        ) as error:  # an operator that nobody can choose the layout of, or readers that cannot agree
-            rejected = error
+        except InvalidStrategyError as error:
+            rejected = error  # an operator that nobody can choose the layout of, or readers that cannot agree
             continue
         recomputation = of.recomputation
         candidates += of.candidates * len(members)

@@ -9,9 +9,9 @@ from ms_symtensor.cost.runtime import Stored
 from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.validation.configuration import (
     ALL,
+    CAPACITY_FACTOR,
     FULL_RECOMPUTATION,
     NO_RECOMPUTATION,
-    ROOM,
     SELECTIVE_RECOMPUTATION,
     AttentionKernel,
     Configuration,
@@ -186,8 +186,8 @@ def loss(date: str) -> Loss:
 
 
 def imbalance(options: Options) -> float:
-    """Tokens of the fullest expert over the mean: ROOM, but no more than --moe-expert-capacity-factor."""
-    return min(ROOM, float(options.get("moe-expert-capacity-factor", ROOM)))
+    """Tokens of the fullest expert over the mean: CAPACITY_FACTOR, but no more than --moe-expert-capacity-factor."""
+    return min(CAPACITY_FACTOR, float(options.get("moe-expert-capacity-factor", CAPACITY_FACTOR)))
 
 
 def _number(text: str) -> int:

@@ -12,7 +12,7 @@ from ms_symtensor.errors import InputError
 from ms_symtensor.targets.mindformers.reading import is_number, part_of, patterns_of
 from ms_symtensor.validation.configuration import (
     ALL,
-    ROOM,
+    CAPACITY_FACTOR,
     AttentionKernel,
     Blocks,
     Part,
@@ -99,7 +99,7 @@ def stored(settings: Settings, model: str) -> Precision:
 
 def capacity(settings: Settings) -> float:
     """`capacity_factor`: what an expert has room for; 1.1 where it is not given (mindformers/modules/transformer/moe.py)."""
-    return float(settings.get("capacity_factor") or ROOM)
+    return float(settings.get("capacity_factor") or CAPACITY_FACTOR)
 
 
 GIB = 1 << 30

@@ -3,7 +3,7 @@
 from typing import Any
 
 from model_zoo.config import TransformerConfig
-from ms_symtensor.validation.configuration import ROOM, mixture
+from ms_symtensor.validation.configuration import CAPACITY_FACTOR, mixture
 from ms_symtensor.validation.dataset import UnusableRowError
 from ms_symtensor.validation.readers.common import must_be_given
 from ms_symtensor.validation.readers.families import Family, family_of, model_like
@@ -13,7 +13,9 @@ from ms_symtensor.validation.table import Row
 DIMENSIONS = ("hidden", "layers", "heads", "ffn", "vocab", "experts", "topk")
 
 
-def transformer_of(row: Row, name: str, kv_column: str = "kv_heads", imbalance: float = ROOM) -> TransformerConfig:
+def transformer_of(
+    row: Row, name: str, kv_column: str = "kv_heads", imbalance: float = CAPACITY_FACTOR
+) -> TransformerConfig:
     """The model in `row`, called `name`: its columns where they are filled, its family's facts elsewhere.
 
     An empty kv column means as many as heads. Empty widths are those of the published model of that name, if it is as wide; else

@@ -14,13 +14,13 @@ recomputed (`fronts`), each stage having layouts of its own: so the minimum is a
 import math
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ms_symtensor.search.certify.fronts import Fronts, Prices
+from ms_symtensor.search.certify.fronts import Among, Fronts, Prices
 from ms_symtensor.search.stages.estimate import border_s, least_borders_s
 from ms_symtensor.search.stages.layout_candidates import Candidate, ConfigGroup
 
@@ -51,18 +51,23 @@ CLOSE = 1e-4
 
 @dataclass(frozen=True)
 class Bound:
-    """Seconds that no step is faster than, and layouts [some, variables] that the bound was seen at."""
+    """Seconds that no step is faster than, and layouts [some, variables] that the bound was seen at.
+
+    `mixed`: a variable that has several candidates there, which no plan has, and one of them; None if there is no such variable.
+    """
 
     step_s: float
     layouts: NDArray[np.intp]
+    mixed: tuple[int, int] | None = None
 
 
-def bound(of: ConfigGroup, row: Candidate, fronts: Fronts, limit_B: float, finely: bool = False) -> Bound:
-    """The bound of the shape of `row`, a row of `of`, on devices that hold `limit_B`; `finely`: a closer one, for more work."""
+def bound(of: ConfigGroup, row: Candidate, fronts: Fronts, limit_B: float, finely: bool, among: Among) -> Bound:
+    """The bound of the shape of `row`, a row of `of`, with candidates `among` some, on devices that hold `limit_B`; `finely`: a
+    closer one, for more work.
+    """
     fine = FINE_ON_ONE_STAGE if row.shape.stages == 1 else FINE
-    found = _bound(of, row, fronts, limit_B, fine if finely else COARSE)
-    own_s = found.step_s - row.hidden_s + least_borders_s(row)
-    return Bound(max(row.bound_s, own_s), found.layouts)
+    found = _bound(of, row, fronts, limit_B, fine if finely else COARSE, among)
+    return replace(found, step_s=max(row.bound_s, found.step_s + least_borders_s(row)))
 
 
 def _price_s(of: ConfigGroup, row: Candidate) -> float:
@@ -78,7 +83,12 @@ def _once(row: Candidate) -> float:
 
 
 def _bound(
-    of: ConfigGroup, row: Candidate, fronts: Fronts, limit_B: float, wanted: Sequence[tuple[float, float]]
+    of: ConfigGroup,
+    row: Candidate,
+    fronts: Fronts,
+    limit_B: float,
+    wanted: Sequence[tuple[float, float]],
+    among: Among,
 ) -> Bound:
     shape, occurs = row.shape, np.array(of.occurrences, dtype=float)
     stages = [shape.in_flight(i) for i in range(shape.stages)]
@@ -93,15 +103,40 @@ def _bound(
     places, in_flight, byte_s, once = (np.array(one, dtype=float) for one in zip(*questions, strict=True))
     weights = np.zeros((len(questions), len(occurs)))
     weights[np.arange(len(questions)), places.astype(int)] = 1.0
-    least = fronts.least(weights, Prices(byte_s, in_flight, once))
+    least = fronts.least(weights, Prices(byte_s, in_flight, once), among)
     known = np.full((len(in_flight_counts), len(occurs), len(cuts)), np.inf)
     for (place, many), some in zip(question, least.value.reshape(len(question), -1), strict=True):
         known[in_flight_counts.index(many), place] = some
     of_flight = {many: _between_in_flight(known, in_flight_counts, many) for many in every}
     parts = np.array([np.mean([of_flight[many] for many in one.runs], axis=0) for one in stages])
     parts[0, 0], parts[-1, -1] = of_flight[stages[0].runs[0]][0], of_flight[stages[-1].runs[-1]][-1]
-    step_s = _divided_s(parts, cuts, row, of.depths[1:-1], limit_B)
-    return Bound(step_s, np.unique(least.assignment, axis=0))
+    step_s, tight = _divided_s(parts, cuts, row, of.depths[1:-1], limit_B)
+    of_place = least.assignment.reshape(len(in_flight_counts), -1, len(cuts), least.assignment.shape[1])
+    used = [sorted({bisect_left(in_flight_counts, many) for many in one.runs}) for one in stages]
+    seen = [of_place[n, :, q] for i, q in tight for n in used[i]]
+    return Bound(step_s, np.unique(least.assignment, axis=0), _mixed(of, row, seen))
+
+
+def _mixed(of: ConfigGroup, row: Candidate, seen: Sequence[NDArray[np.intp]]) -> tuple[int, int] | None:
+    """The variable in which layouts `seen` [occurring places, variables] differ most, and its candidate in most of them: blocks
+    that disagree with those count, each with the most seconds that a candidate works.
+    """
+    places = np.flatnonzero(of.occurrences)
+    counts = np.zeros((len(of.problem.sizes), len(of.occurrences)))
+    for one in of.problem.terms:
+        for v in one.scope:
+            counts[v] = np.maximum(counts[v], one.counts)
+    counts *= np.array(of.occurrences)
+    best, mixed = 0.0, None
+    for v, own in enumerate(of.problem.terms[: len(of.problem.sizes)]):
+        votes = np.zeros(of.problem.sizes[v])
+        for layouts in seen:
+            np.add.at(votes, layouts[:, v], counts[v, places])
+        work_s = own.each_s[row.member]
+        score = (votes.sum() - votes.max()) * float(work_s.max(initial=0.0, where=np.isfinite(work_s)))
+        if score > best:
+            best, mixed = score, (v, int(votes.argmax()))
+    return mixed
 
 
 def _between_in_flight(known: Array, in_flight_counts: Sequence[int], many: int) -> Array:
@@ -120,8 +155,9 @@ def _between_in_flight(known: Array, in_flight_counts: Sequence[int], many: int)
 
 def _divided_s(
     parts: Array, cuts: Sequence[tuple[float, float]], row: Candidate, depths: Sequence[int], limit_B: float
-) -> float:
-    """The minimum over divisions of so many blocks of every kind; inf where none fits.
+) -> tuple[float, list[tuple[int, int]]]:
+    """The minimum over divisions of so many blocks of every kind, inf where none fits; and the rows that are tight there, each a
+    stage and the number of a cut.
 
     `parts` [stages, places, cuts]: B of every place as on each stage, infinite where the network has none; `cuts`: at which price
     of a byte, and for which share of what a step takes once.
@@ -132,6 +168,7 @@ def _divided_s(
     stages, runs = shape.stages, shape.interleave
     held, seconds = stages * kinds, stages * kinds + stages
     rows, low, high = list[Array](), list[float](), list[float]()
+    row_of = dict[tuple[int, int], int]()
 
     def require(entries: dict[int, float], least: float, most: float) -> None:
         line = np.zeros(seconds + 2)
@@ -146,6 +183,7 @@ def _divided_s(
             blocks, ends_s = _of_blocks(parts[i, :, q], i == 0, i == stages - 1)
             line = dict(zip(own, blocks, strict=True)) | {held + i: -1.0, seconds + 1: -once}
             line |= {held + j: -once / runs for j in range(i)}
+            row_of[i, q] = len(rows)
             require(line, -np.inf, byte_s * limit_B - ends_s + once * i * sent_s / runs)
         require({held + i: 1.0, seconds: -1.0}, -np.inf, 0.0)
         require(own, runs, np.inf)
@@ -161,8 +199,16 @@ def _divided_s(
         options={"node_limit": NODES, "mip_rel_gap": CLOSE},
     )
     if found.status == INFEASIBLE:
-        return math.inf
-    return float(found.mip_dual_bound) if found.mip_dual_bound is not None else -math.inf
+        return math.inf, []
+    step_s = -math.inf if found.mip_dual_bound is None else float(found.mip_dual_bound)
+    if found.x is None:
+        return step_s, list(row_of)
+    slack = np.array(high) - np.array(rows) @ found.x
+    return step_s, [at for at, n in row_of.items() if slack[n] < TIGHT * found.x[held + at[0]]]
+
+
+TIGHT = 0.05
+"""A row is tight whose two sides are so near, a share of the seconds of its stage (empirical: prices are some apart)."""
 
 
 INFEASIBLE = 2

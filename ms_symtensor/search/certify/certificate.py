@@ -1,14 +1,18 @@
-"""How far a plan can be from the optimum: step layouts whose bound is below it are looked at closely, the lowest bound first."""
+"""How far a plan can be from the optimum: step layouts whose bound is below it are looked at closely, the lowest bound first.
+
+A bound may be seen at a mixture of layouts, which no plan has. Then one variable's candidates are split in two, and each part
+has a bound of its own (branch and bound).
+"""
 
 import heapq
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from ms_symtensor.search.certify.blocks_of_stages import bound
-from ms_symtensor.search.certify.fronts import Fronts
+from ms_symtensor.search.certify.blocks_of_stages import Bound, bound
+from ms_symtensor.search.certify.fronts import Among, Fronts
 from ms_symtensor.search.space.step_layouts import StepLayout
 from ms_symtensor.search.stages.layout_candidates import Candidate, ConfigGroup
 from ms_symtensor.search.stages.screening import ScreeningResult
@@ -17,8 +21,10 @@ MOST = 2000
 """So many step layouts are looked at closely at most (empirical): a number, not seconds, so that every machine finds the same."""
 
 ATTEMPTS = 8
-"""Of so many step layouts, whose bound stays too low, plans are made of the layouts that the bound was seen at
-(empirical)."""
+"""It ends when the bounds of so many parts stay too low that cannot be split (empirical)."""
+
+SPLITS = 40
+"""So many are split at most (empirical)."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +44,51 @@ Attempt = Callable[[Sequence[Candidate], float], float]
 """Seconds of the step of a plan of one of these layouts, if it takes less than so many; else these."""
 
 
+@dataclass(frozen=True)
+class Part:
+    """The layouts of one shape under a setting with candidates `among` some; no step of them is faster than `bound_s`.
+
+    `found`: how that is known, `finely` or not; None where it is by screening or by what this is a part of.
+    """
+
+    setting: ConfigGroup
+    row: Candidate
+    bound_s: float
+    among: Among = field(default_factory=dict)
+    found: Bound | None = None
+    finely: bool = False
+
+    @property
+    def is_done(self) -> bool:
+        """Whether its bound is the closest there is."""
+        return self.finely and self.found is not None
+
+    def closer(self, fronts: Fronts, limit_B: float) -> "Part":
+        """The same with a closer bound."""
+        finely = self.finely or self.found is not None
+        found = bound(self.setting, self.row.bound_by(self.bound_s), fronts, limit_B, finely, self.among)
+        return replace(self, bound_s=found.step_s, found=found, finely=finely)
+
+    @property
+    def layouts(self) -> list[Candidate]:
+        """The layouts that its bound was seen at."""
+        if self.found is None:
+            return []
+        which = np.full(len(self.found.layouts), self.row.number)
+        return self.setting.rows_of(which, self.found.layouts, np.full(len(which), self.bound_s))
+
+    @property
+    def halves(self) -> list["Part"]:
+        """With a candidate of the variable that its bound is mixed in, and without; empty if there is none."""
+        if self.found is None or self.found.mixed is None:
+            return []
+        v, candidate = self.found.mixed
+        allowed = self.among.get(v, np.ones(self.setting.problem.sizes[v], dtype=bool))
+        chosen = np.arange(len(allowed)) == candidate
+        masks = (allowed & chosen, allowed & ~chosen)
+        return [replace(self, among={**self.among, v: mask}, found=None, finely=True) for mask in masks]
+
+
 def certificate(
     screening: ScreeningResult,
     step_s: float,
@@ -50,41 +101,31 @@ def certificate(
 
     Where an `attempt` makes a faster plan, that is the step from then on.
     """
-    queue, done = _in_order(screening), list[Queued]()
+    screened = [Part(setting, row, row.bound_s) for setting, free in screening.screened for row in free]
+    queue = [(part.bound_s, number, part) for number, part in enumerate(screened)]
+    heapq.heapify(queue)
     fronts: dict[tuple[int, int], Fronts] = {}
-    seen, closely = dict[int, list[Candidate]](), set[int]()
+    seen, done, splits, number = set[int](), list[Part](), 0, len(queue)
     while queue and queue[0][0] * (1 + gap) < step_s and len(done) < ATTEMPTS and len(seen) < MOST:
-        one = heapq.heappop(queue)
-        bound_s, number, setting, row = one
-        if number in closely:
-            step_s = attempt(seen[number], step_s)
-            done.append(one)
-            continue
+        part = heapq.heappop(queue)[-1]
         progress(f"certificate: {len(seen)} step layouts")
-        own = fronts.setdefault((id(setting), row.member), Fronts(setting, row.member))
-        found = bound(setting, row.bound_by(bound_s), own, limit_B, finely=number in seen)
-        if number in seen:
-            closely.add(number)
-        which = np.full(len(found.layouts), row.number)
-        seen[number] = setting.rows_of(which, found.layouts, np.full(len(which), found.step_s))
-        heapq.heappush(queue, (found.step_s, number, setting, row))
+        if part.is_done:
+            step_s = attempt(part.layouts, step_s)
+            further = part.halves if splits < SPLITS else []
+            splits += bool(further)
+            done += [] if further else [part]
+        else:
+            own = fronts.setdefault((id(part.setting), part.row.member), Fronts(part.setting, part.row.member))
+            further = [part.closer(own, limit_B)]
+            seen.add(id(part.row))
+        for one in further:
+            heapq.heappush(queue, (one.bound_s, number, one))
+            number += 1
     bounds_s: dict[StepLayout, float] = {}
-    for bound_s, _, _, row in (*queue, *done):
-        bounds_s[row.shape] = min(bound_s, bounds_s.get(row.shape, math.inf))
+    for part in (*(one for *_, one in queue), *done):
+        bounds_s[part.row.shape] = min(part.bound_s, bounds_s.get(part.row.shape, math.inf))
     least_s = min(bounds_s.values(), default=math.inf)
     lowest = next(
         (shape for shape, bound_s in bounds_s.items() if bound_s == least_s and least_s * (1 + gap) < step_s), None
     )
     return Certificate(least_s, bounds_s, len(seen), lowest)
-
-
-Queued = tuple[float, int, ConfigGroup, Candidate]
-"""Seconds that no step of these layouts' shape and setting is faster than, a number of their own, and they."""
-
-
-def _in_order(screening: ScreeningResult) -> list[Queued]:
-    """All that was screened, as a heap by their bounds."""
-    rows = ((setting, row) for setting, free in screening.screened for row in free)
-    found = [(row.bound_s, number, setting, row) for number, (setting, row) in enumerate(rows)]
-    heapq.heapify(found)
-    return found

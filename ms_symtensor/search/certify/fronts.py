@@ -29,6 +29,10 @@ from ms_symtensor.tensor.dtype import size_B
 Array = NDArray[np.float64]
 
 
+Among = Mapping[int, NDArray[np.bool_]]
+"""Of some variables, which of their candidates [candidates] there are."""
+
+
 @dataclass(frozen=True)
 class Prices:
     """Of every question: seconds that a byte costs, micro-batches in flight, the share of what a step takes once."""
@@ -45,7 +49,7 @@ class _Piece:
     its place: `source_B`.
 
     `wanted_by`: operators of the block that are no gradients' readers: if they are recomputed, `wanted_B` are kept, or what
-    `made_by` makes is recomputed too; moving it again takes `carried_s`.
+    `made_by` makes is recomputed too; moving it again takes `carried_s`. `whole_s`: seconds where a whole block is recomputed.
     """
 
     scope: tuple[int, ...]
@@ -63,6 +67,7 @@ class _Piece:
     wanted_by: tuple[int, ...]
     wanted_B: Array
     carried_s: Array
+    whole_s: Array
 
     @property
     def is_saved(self) -> bool:
@@ -75,15 +80,26 @@ class Fronts:
 
     def __init__(self, of: ConfigGroup, member: int) -> None:
         self._problem, self._parameters, self._member = of.problem, of.tables.parameters, member
+        blocks = sum(of.depths[1:-1])
+        least, most = self._problem.limits.recomputed(blocks)
+        self._all, self._none = (
+            least == blocks,
+            most == 0,
+        )  # whether it is pinned that blocks are recomputed, or that none is
         self._orders: dict[frozenset[tuple[int, ...]], tuple[int, ...]] = {}
 
-    def least(self, weights: Array, prices: Prices) -> Minimum:
-        """B of every question [questions], with every place so often [questions, places]; and its layouts, by variable."""
+    def least(self, weights: Array, prices: Prices, among: Among) -> Minimum:
+        """B of every question [questions], with every place so often [questions, places] and candidates `among` some; and its
+        layouts, by variable.
+        """
         problem = self._problem
         grids = problem.on_one_grid(np.full(len(weights), self._member, dtype=np.intp))
         factors = [*self._factors(weights, prices), *grids]
         inside = len(problem.sizes) + len(problem.known.grid_nums)
         number = 1 + max(inside - 1, *(v for one in factors for v in one.scope))
+        factors += [
+            Factor((v,), np.tile(np.where(there, 0.0, np.inf), (len(weights), 1))) for v, there in among.items()
+        ]
         sizes = (*problem.sizes, *problem.known.grid_nums, *(2,) * (number - inside))
         scopes = frozenset(problem.ties.scope(one.scope) for one in factors)
         if scopes not in self._orders:
@@ -103,6 +119,11 @@ class Fronts:
             joint += _times(weights[:, [0, -1]] @ piece.counts[[0, -1]] * dear, piece.kept_B)
             for kind in range(len(problem.places.kinds)):
                 places = slice(3 * kind + 1, 3 * kind + 4)
+                if self._all or self._none:
+                    inside = weights[:, places] @ piece.counts[places]
+                    joint += _times(inside * dear, piece.left_B if self._all else piece.kept_B)
+                    joint += _times(inside if self._all else 0.0 * inside, piece.whole_s)
+                    continue
                 alike = self._alike(kind, weights[:, places]) @ piece.counts[places]
                 if piece.made_by not in number:
                     alike = weights[:, places] @ piece.counts[places]
@@ -186,6 +207,7 @@ class Fronts:
             one.scope, np.array(one.counts), one.each_s[m], recomputation if is_own else nothing, one.once_s[m], kept,
             one.kept_recomputed_B[m], one.at_rest_B[m], nothing if is_own else moved, source, differs, made_by,
             by, self._least_B(tensor, one) if by and tensor is not None else nothing, recomputation if by else nothing,
+            recomputation,
         )  # fmt: skip
 
     @cached_property

@@ -23,8 +23,11 @@ MOST = 2000
 ATTEMPTS = 8
 """It ends when the bounds of so many parts stay too low that cannot be split (empirical)."""
 
-SPLITS = 40
-"""So many are split at most (empirical)."""
+SPLITS = 4
+"""A part comes from so many splits at most, one of the other (empirical)."""
+
+SLIGHT = 3e-4
+"""What a split raised by no more than such a share is not split again (empirical)."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,8 @@ Attempt = Callable[[Sequence[Candidate], float], float]
 class Part:
     """The layouts of one shape under a setting with candidates `among` some; no step of them is faster than `bound_s`.
 
-    `found`: how that is known, `finely` or not; None where it is by screening or by what this is a part of.
+    `found`: how that is known, `finely` or not; None where it is by screening or by what this is a part of. `splits`: so many made
+    it; `may_split`: whether another may help.
     """
 
     setting: ConfigGroup
@@ -57,6 +61,8 @@ class Part:
     among: Among = field(default_factory=dict)
     found: Bound | None = None
     finely: bool = False
+    splits: int = 0
+    may_split: bool = True
 
     @property
     def is_done(self) -> bool:
@@ -67,7 +73,8 @@ class Part:
         """The same with a closer bound."""
         finely = self.finely or self.found is not None
         found = bound(self.setting, self.row.bound_by(self.bound_s), fronts, limit_B, finely, self.among)
-        return replace(self, bound_s=found.step_s, found=found, finely=finely)
+        helps = not self.splits or found.step_s > (1 + SLIGHT) * self.bound_s
+        return replace(self, bound_s=found.step_s, found=found, finely=finely, may_split=helps and self.splits < SPLITS)
 
     @property
     def layouts(self) -> list[Candidate]:
@@ -79,14 +86,14 @@ class Part:
 
     @property
     def halves(self) -> list["Part"]:
-        """With a candidate of the variable that its bound is mixed in, and without; empty if there is none."""
-        if self.found is None or self.found.mixed is None:
+        """With a candidate of the variable that its bound is mixed in, and without; empty where it is not split."""
+        if self.found is None or self.found.mixed is None or not self.may_split:
             return []
         v, candidate = self.found.mixed
         allowed = self.among.get(v, np.ones(self.setting.problem.sizes[v], dtype=bool))
         chosen = np.arange(len(allowed)) == candidate
-        masks = (allowed & chosen, allowed & ~chosen)
-        return [replace(self, among={**self.among, v: mask}, found=None, finely=True) for mask in masks]
+        masks, splits = (allowed & chosen, allowed & ~chosen), self.splits + 1
+        return [replace(self, among={**self.among, v: mask}, found=None, splits=splits) for mask in masks]
 
 
 def certificate(
@@ -105,14 +112,13 @@ def certificate(
     queue = [(part.bound_s, number, part) for number, part in enumerate(screened)]
     heapq.heapify(queue)
     fronts: dict[tuple[int, int], Fronts] = {}
-    seen, done, splits, number = set[int](), list[Part](), 0, len(queue)
+    seen, done, number = set[int](), list[Part](), len(queue)
     while queue and queue[0][0] * (1 + gap) < step_s and len(done) < ATTEMPTS and len(seen) < MOST:
         part = heapq.heappop(queue)[-1]
         progress(f"certificate: {len(seen)} step layouts")
         if part.is_done:
             step_s = attempt(part.layouts, step_s)
-            further = part.halves if splits < SPLITS else []
-            splits += bool(further)
+            further = part.halves
             done += [] if further else [part]
         else:
             own = fronts.setdefault((id(part.setting), part.row.member), Fronts(part.setting, part.row.member))

@@ -51,8 +51,8 @@ Attempt = Callable[[Sequence[Candidate], float], float]
 class Part:
     """The layouts of one shape under a setting with candidates `among` some; no step of them is faster than `bound_s`.
 
-    `found`: how that is known, `finely` or not; None where it is by screening or by what this is a part of. `splits`: so many made
-    it; `may_split`: whether another may help.
+    `found`: how that is known, `finely` or not; None where it is by screening or by what this is a part of. It comes from so many
+    `splits`; `may_split`: whether another may help.
     """
 
     setting: ConfigGroup

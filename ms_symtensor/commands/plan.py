@@ -128,7 +128,11 @@ def run(chosen: argparse.Namespace) -> int:
                 " micro_batch_num=1), or divide one sum by one count of the inputs"
             )
         step("report")
-        others = priced(graph, model.by_hand(found.stage.settings), cluster) if found.pipeline is None else ()
+        others = (
+            priced(graph, model.by_hand(found.stage.settings), cluster, request.runtime)
+            if found.pipeline is None
+            else ()
+        )
         programs = programs_of(found, graph)
         more = list[str]()
         data = plan_json(found, graph) | {"target": target.name}

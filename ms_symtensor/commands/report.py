@@ -20,6 +20,7 @@ def run(chosen: argparse.Namespace) -> int:
     import json
 
     from ms_symtensor.commands.shared import plan_and_graph, show_found
+    from ms_symtensor.cost.runtime import runtime_of
     from ms_symtensor.files.writing import write_file
     from ms_symtensor.models import by_hand_of
     from ms_symtensor.report.alternatives import priced
@@ -36,7 +37,8 @@ def run(chosen: argparse.Namespace) -> int:
         say("timeline")
         step = step_of(plan, graph)
         say("alternatives")
-        others = priced(graph, by_hand_of(plan, graph), plan.planned_for) if plan.pipeline is None else ()
+        runtime, is_one = runtime_of(plan.runtime, plan.hide), plan.pipeline is None
+        others = priced(graph, by_hand_of(plan, graph), plan.planned_for, runtime) if is_one else ()
         say("page")
         text = page(folder, step, others, str(folder.file.parent))
     trace = trace_of(step)

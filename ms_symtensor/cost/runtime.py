@@ -97,6 +97,13 @@ class Runtime:
         hides |= {part: DEFAULT_HIDING for part, wanted in parts.items() if wanted and part not in hides}
         return replace(self, hides=hides)
 
+    @property
+    def least_share(self) -> float:
+        """The least part of a step without hiding that hiding leaves of it. What is hidden is no more than the computation beside
+        it, so at most half of the two; and each hidden second slows the computation down.
+        """
+        return 1.0 - max((1.0 - one.slowdown for one in self.hides.values()), default=0.0) / 2
+
 
 DEFAULT_HIDING = Hiding(window=1.0, slowdown=SLOWDOWN)
 

@@ -5,16 +5,23 @@ from dataclasses import dataclass, replace
 from itertools import groupby, islice
 
 from ms_symtensor.cluster.topology import Cluster
-from ms_symtensor.cost.step import StepCost, price
+from ms_symtensor.cost.bill import Written, bill_of
+from ms_symtensor.cost.plan_price import PlanBill, StageBill, plan_bill
+from ms_symtensor.cost.plan_price import priced as plan_price
+from ms_symtensor.cost.runtime import DEFAULT, Runtime, load
+from ms_symtensor.cost.step import memory_B
 from ms_symtensor.errors import InvalidStrategyError
+from ms_symtensor.program.fusion import fused_program
 from ms_symtensor.program.long_runs import EACH, measure
 from ms_symtensor.program.meanings import Meanings, meanings
 from ms_symtensor.program.partition import partition
+from ms_symtensor.program.program import Program
 from ms_symtensor.program.settings import Recompute, StagePlan
 from ms_symtensor.report.text import seconds, size, table
 from ms_symtensor.search.folded.folding import Fold, few_blocks, fold, shorten
 from ms_symtensor.strategy.plan import Plan
 from ms_symtensor.tensor.graph import Graph
+from ms_symtensor.uniform.folded import parameters_of
 
 
 @dataclass(frozen=True)
@@ -26,21 +33,28 @@ class Alternative:
     peak_memory_B: int
 
 
-def priced(graph: Graph, stages: Mapping[str, StagePlan], cluster: Cluster) -> tuple[Alternative, ...]:
-    """The strategies `stages`, by name, that MindSpore would accept, the fastest first; equal blocks are cut alike in each."""
+def priced(
+    graph: Graph, stages: Mapping[str, StagePlan], cluster: Cluster, runtime: Runtime | None = None
+) -> tuple[Alternative, ...]:
+    """The strategies `stages`, by name, that MindSpore would accept, the fastest first; equal blocks are cut alike in each.
+
+    `runtime`: that of the plan they stand beside; None: MindSpore's.
+    """
     found, folded = [], fold(graph)
     known = meanings(graph)
     for name, stage in stages.items():
         try:
-            cost = _priced(graph, folded, stage, cluster, known)
+            cost = plan_price(
+                _bill(graph, folded, stage, known, runtime or load(DEFAULT)), cluster, runtime or load(DEFAULT)
+            )
         except InvalidStrategyError:
             continue
         found.append(Alternative(name, cost.step_time_s, cost.peak_memory_B))
     return tuple(sorted(found, key=lambda a: a.step_time_s))
 
 
-def _priced(graph: Graph, folded: Fold, stage: StagePlan, cluster: Cluster, known: Meanings) -> StepCost:
-    """The price of a step of `stage`: of every run of blocks that are alike few are written (`program.long_runs`)."""
+def _bill(graph: Graph, folded: Fold, stage: StagePlan, known: Meanings, runtime: Runtime) -> PlanBill:
+    """The bill of a step of `stage`: of every run of blocks that are alike few are written (`program.long_runs`)."""
     order = {name: place for place, name in enumerate(graph.blocks)}
     segments, names = list[tuple[tuple[str, ...], int]](), set(order)
     recompute = dict[str, Recompute]()
@@ -53,16 +67,19 @@ def _priced(graph: Graph, folded: Fold, stage: StagePlan, cluster: Cluster, know
             recompute |= {} if chosen is None else dict.fromkeys(written, chosen)
         names -= set(left)
     if not segments:
-        return price(graph, stage, partition(graph, stage, known=known), cluster, known)
+        return plan_bill(graph, (stage,), known=known, fuses=runtime.fuses)
     short = shorten(graph, folded, [len(names.intersection(kind)) for kind in folded.kinds])
     of_short = {op.name: stage.strategies[op.name] for op in short.ops if op.name in stage.strategies}
     plan = StagePlan(of_short, replace(stage.settings, recompute=recompute))
-    program = partition(short, plan, known=known)
+    program = fused_program(short, partition(short, plan, known=known), known, runtime.fuses)
+    assert isinstance(program, Program)
     times = {written[1]: 1 + count - EACH for written, count in segments if count > EACH}
-    cost = price(short, plan, program, cluster, known, times)
+    memory = memory_B(short, plan, program, times)
     runs = measure(program, [written for written, _ in segments])
-    more_B = runs.peak_B([count - len(written) for written, count in segments]) - runs.peak_B([0] * len(segments))
-    return replace(cost, memory_B=dict(cost.memory_B) | {"activations": cost.memory_B["activations"] + more_B})
+    memory["activations"] += runs.peak_B([count - len(written) for written, count in segments])
+    memory["activations"] -= runs.peak_B([0] * len(segments))
+    bill = bill_of(Written(short, plan, program, known, runtime.fuses), times)
+    return PlanBill((StageBill(bill, parameters_of(short, program.parameters, times), plan.settings, memory),), None)
 
 
 def alternatives_text(plan: Plan, alternatives: tuple[Alternative, ...]) -> str:

@@ -231,7 +231,7 @@ def as_priced(plan: Plan, graph: Graph, request: Request) -> Plan:
     depends on all stages together: how the end of one stage hides behind another, and what the run-time hides.
 
     The gap is that of the tables, and what the price is above them; where the price is below, other plans may gain as much, and
-    the gap stays as it is.
+    the gap stays as it is. Of what the run-time hides other plans may gain more, as much as it can hide at most.
     """
     found = price_plan(
         graph, plan.stages, plan.pipeline, request.cluster, request.runtime, known=meanings(graph, request.rules)
@@ -251,7 +251,8 @@ def as_priced(plan: Plan, graph: Graph, request: Request) -> Plan:
         replace(one, step_time_s=found.step_time_s) if one.step_time_s == before.step_time_s else one
         for one in plan.search.considered
     )
-    above = (1 + gap) * ratio - 1 if ratio > 1 + ROUNDING else gap
-    search = replace(plan.search, optimality_gap=max(gap, above), considered=considered)
+    share = request.runtime.least_share
+    above = (1 + gap) * ratio / share - 1 if share < 1 or ratio > 1 + ROUNDING else gap
+    search = replace(plan.search, optimality_gap=max(0.0 if share < 1 else gap, above), considered=considered)
     runtime = request.runtime
     return replace(plan, prediction=prediction, search=search, runtime=runtime.name, hide=runtime.hide)

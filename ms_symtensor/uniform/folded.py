@@ -137,7 +137,7 @@ def _one_stage(config: TransformerConfig, layout: UniformLayout, held: _Runs, fu
     peak_B = measure(program, blocks).peak_B([one.count - one.few for one in held[0]])
     memory["activations"] += peak_B - own_B
     bill = bill_of(Written(short.graph, plan, program, short.known, fuses), times)
-    parameters = _parameters(short.graph, program.parameters, times)
+    parameters = parameters_of(short.graph, program.parameters, times)
     return PlanBill((StageBill(bill, parameters, plan.settings, memory),), None)
 
 
@@ -189,7 +189,7 @@ def _stages(
             layout.swap_optimizer,
         )
         bill = _sent_from(bills[number, runs], program, stage, pipeline.stage_num, stands_for)
-        found.append(StageBill(bill, _parameters(program.graph, program.parameters, times), plan.settings, memory))
+        found.append(StageBill(bill, parameters_of(program.graph, program.parameters, times), plan.settings, memory))
     return PlanBill(tuple(found), pipeline)
 
 
@@ -245,8 +245,9 @@ def _block_of(graph: Graph) -> Mapping[str, str]:
     return {s.name: op.block or "" for op in graph.ops for s in op.inputs if isinstance(s, ParameterRef)}
 
 
-def _parameters(
+def parameters_of(
     graph: Graph, parameters: Mapping[str, ParameterPlacement], times: Mapping[str, int]
 ) -> list[tuple[ParameterPlacement, int]]:
+    """The parameters of a short network, each as often as its block stands for others (`times`)."""
     block_of = _block_of(graph)
     return [(placement, times.get(block_of.get(name, ""), 1)) for name, placement in parameters.items()]

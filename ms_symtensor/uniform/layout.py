@@ -68,8 +68,14 @@ class Stages:
         """The blocks of every stage, of so many.
 
         Raises:
-            InputError: if `layers` are not those of so many blocks, or stages would be left without a block.
+            InputError: if `layers` are not those of so many blocks, stages would be left without a block, or one stage has
+                virtual stages.
         """
+        if self.number == 1 < self.interleave:
+            raise InputError(
+                f"one pipeline stage has {self.interleave} virtual stages: MindSpore wants two stages or more for them;"
+                " give pipeline_stages above 1, or pp_interleave_num 1"
+            )
         if self.chunks:
             if len(self.chunks) != self.interleave or any(len(row) != self.number for row in self.chunks):
                 raise InputError(

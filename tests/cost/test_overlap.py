@@ -91,3 +91,22 @@ def test_a_plan_with_settings(tmp_path: Path, capsys) -> None:
     assert main(["plan", *small, "--out", str(tmp_path), "--json"]) == 0
     assert not (tmp_path / "parallel_speed_up.json").exists()
     assert json.loads(capsys.readouterr().out)["step_time_s"] > plan["step_time_s"]
+
+
+def test_the_gap_counts_what_other_plans_could_hide(tmp_path: Path, capsys) -> None:
+    common = [
+        "plan",
+        "llama2_7b",
+        "--num-layers=2",
+        "--device-num=4",
+        "--global-batch-size=16",
+        "--seq-length=512",
+        "--json",
+    ]
+    common += ["--hide=gradients,weights", f"--out={tmp_path / 'plan'}"]
+    found = []
+    for pins in ([], ["--fix=data_parallel=4"], ["--fix=model_parallel=4"], ["--fix=data_parallel=2"]):
+        assert main([*common, *pins]) == 0
+        found.append(json.loads(capsys.readouterr().out))
+    assert all(found[0]["step_time_s"] / (1 + found[0]["optimality_gap"]) <= one["step_time_s"] for one in found)
+    assert min(one["step_time_s"] for one in found) < found[0]["step_time_s"]  # tables in which nothing is hidden

@@ -5,6 +5,8 @@ import pytest
 from model_zoo import dimensions_of
 from model_zoo.builder import build_graph
 from ms_symtensor.cluster.load import load
+from ms_symtensor.cost.plan_price import price_plan
+from ms_symtensor.cost.runtime import runtime_of
 from ms_symtensor.cost.step import price
 from ms_symtensor.models import Model
 from ms_symtensor.program.partition import partition
@@ -27,3 +29,18 @@ def test_few_blocks_have_the_price_of_all(model):
         whole = price(graph, stage, partition(graph, stage), A2)
         assert one.step_time_s == pytest.approx(whole.step_time_s, rel=1e-12)
         assert one.peak_memory_B == whole.peak_memory_B
+
+
+@pytest.mark.parametrize(("runtime", "hide"), [("mindspore_graph", "gradients,weights"), ("megatron", "")])
+def test_they_are_priced_as_the_plan_beside_them_is(runtime: str, hide: str) -> None:
+    graph = build_graph(dimensions_of("llama2_7b", num_layers=5, batch_size=8))
+    model = Model("llama2_7b", graph, 8, 4096, {"model": "llama2_7b", "num_layers": "5", "batch_size": "8"})
+    by_hand = model.by_hand(Settings(8, optimizer_level=OptimizerLevel.LEVEL1))
+    found = priced(graph, by_hand, A2, runtime_of(runtime, hide))
+    assert {one.name: one.step_time_s for one in found} == pytest.approx(
+        {
+            name: price_plan(graph, [stage], None, A2, runtime_of(runtime, hide)).step_time_s
+            for name, stage in by_hand.items()
+        }
+    )
+    assert found[0].step_time_s < priced(graph, by_hand, A2)[0].step_time_s

@@ -88,6 +88,7 @@ def test_a_list_of_configurations(tmp_path: Path, capsys) -> None:
         (("llama2_7b", "--device-num", "8", "--hide", "everything"), "nothing that can be hidden"),
         (("llama2_7b", "--device-num", "8", "--runtime", "mine"), "unknown run-time"),
         (("llama2_7b", "--device-num", "8", "--fix=*.query.matmul=(8,1)(1,1)"), "no operators by name"),
+        (("llama2_7b", "--device-num", "8", "--fix=pp_interleave_num=2"), "one pipeline stage has 2 virtual stages"),
         ((), "give one of MODEL"),
     ],
 )

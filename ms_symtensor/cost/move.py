@@ -8,6 +8,7 @@ import numpy as np
 from ms_symtensor.cluster.collective_time import LARGE_B, CollectiveTime, Piece, collective_time_s
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.cost.kernel import compiled, copy_s, pass_s
+from ms_symtensor.errors import InputError
 from ms_symtensor.program.program import COLLECTIVES
 from ms_symtensor.tensor.layout import DeviceGroup
 
@@ -44,10 +45,20 @@ def local_time_s(cluster: Cluster, kind: str, traffic_B: Any) -> Any:
     return time.array_s(traffic_B) if isinstance(traffic_B, np.ndarray) else time.seconds(traffic_B)
 
 
+def require_host(cluster: Cluster) -> None:
+    """InputError unless `cluster` says what optimizer states cost that stay on the host."""
+    if cluster.host is None:
+        raise InputError(
+            f"cluster {cluster.name} says nothing of its host, where optimizer states would stay: give it an entry"
+            " host, with bandwidth_Bps and memory_B, as atlas_800t_a2.yaml has it"
+        )
+
+
 @lru_cache
 def local_time(cluster: Cluster, between_host: bool = False) -> CollectiveTime:
     """The formula of such a node (`cost.kernel`) as a function of its bytes: lines up to what fits into the L2 cache, and on."""
-    assert not between_host or cluster.host is not None, f"{cluster.name} says nothing of its host"
+    if between_host:
+        require_host(cluster)
     seconds = compiled(copy_s if between_host else pass_s, cluster, "traffic_B")
     edge_B = 0.0 if between_host or cluster.device.l2_speedup == 1 else cluster.device.l2_B
     start_s, edge_s, end_s = (float(seconds(traffic_B=size_B)) for size_B in (0.0, edge_B, LARGE_B))

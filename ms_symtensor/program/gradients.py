@@ -5,6 +5,7 @@ ones gradients read.
 from collections.abc import Mapping
 from dataclasses import replace
 
+from ms_symtensor.errors import InputError
 from ms_symtensor.ops.signature import Signature
 from ms_symtensor.tensor.dtype import has_gradients
 from ms_symtensor.tensor.graph import (
@@ -16,6 +17,7 @@ from ms_symtensor.tensor.graph import (
     OpOutput,
     ParameterRef,
     Source,
+    TensorType,
     flat,
 )
 
@@ -29,6 +31,14 @@ ADDED = {"Dense": 2}
 """Operators with an input that is added to their product, by its position: its gradient is a sum, and reads no factor. Kernels of
 convolutions compute it with the other gradients.
 """
+
+
+def require_loss(graph: Graph) -> TensorType:
+    """The type of the loss; InputError if the network returns anything else."""
+    loss = graph.type_of(graph.output)
+    if loss is None or "float" not in loss.dtype:
+        raise InputError(f"{graph.name} does not return its loss alone, one tensor of floats: return nothing else")
+    return loss
 
 
 def passes_on(kind: str, position: int, shape: tuple[int, ...], result: tuple[int, ...]) -> bool:

@@ -6,14 +6,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
+from ms_symtensor.cost.move import require_host
 from ms_symtensor.errors import InfeasibleError, InputError
 from ms_symtensor.garbage_collection import no_garbage_collection
 from ms_symtensor.ops.registry import Rule, require_known
+from ms_symtensor.program.gradients import require_loss
 from ms_symtensor.program.one_stage import why_one_stage
 from ms_symtensor.search.certify.certificate import certificate
-from ms_symtensor.search.constraints.limits import SWAP
-from ms_symtensor.search.constraints.obstacle import does_not_fit, nothing_fits, smallest_obstacle
-from ms_symtensor.search.constraints.request import GIB, Request
+from ms_symtensor.search.constraints.obstacle import does_not_fit, nothing_fits, smallest_obstacle, why_not_on_host
+from ms_symtensor.search.constraints.request import Request
 from ms_symtensor.search.fastest import estimates_of, fastest_plan
 from ms_symtensor.search.folded.alternating import merged_request, separated, split_period
 from ms_symtensor.search.found import Found, as_priced, plan_of, searched
@@ -75,11 +76,8 @@ def _best(of: Network, request: Request, progress: Callable[[str], None]) -> Pla
 
 def _cases(of: Network, request: Request, progress: Callable[[str], None]) -> Plan:
     """The best plan of all cases of the request's limits."""
-    if True in request.limits.swaps and request.cluster.host is None:
-        raise InputError(
-            f"cluster {request.cluster.name} says nothing of its host, where optimizer states would stay: give it an entry"
-            " host, with bandwidth_Bps and memory_B, as atlas_800t_a2.yaml has it"
-        )
+    if True in request.limits.swaps:
+        require_host(request.cluster)
     start = time.perf_counter()
     every, remark = remaining(of.graph_at(request.global_batch_size), request)
     question = str(request.limits)
@@ -96,7 +94,7 @@ def _cases(of: Network, request: Request, progress: Callable[[str], None]) -> Pl
         plan = None if found.whole is None else plan_of(of, case, found)
         if plan is None:
             whys.append(partial(_infeasible, of, case, found))
-        elif why := _why_not_on_host(request, plan):
+        elif why := why_not_on_host(request.cluster, plan.prediction.host_memory_B):
             whys.append(partial(InfeasibleError, why))
         elif best is None or plan.prediction.step_time_s < best.prediction.step_time_s:
             best = plan
@@ -108,17 +106,6 @@ def _cases(of: Network, request: Request, progress: Callable[[str], None]) -> Pl
         report = replace(report, candidates=candidates, optimality_gap=gap)
     best = replace(best, fixed=request.limits.fixed, at_most=request.limits.at_most, search=report)
     return _remarked(best, remark) if remark else best
-
-
-def _why_not_on_host(request: Request, plan: Plan) -> str:
-    """Why what `plan` keeps on the host does not fit there; empty if it does."""
-    host, needed_B = request.cluster.host, plan.prediction.host_memory_B
-    if host is None or host.memory_B is None or needed_B <= host.memory_B:
-        return ""
-    return (
-        f"the optimizer states of a device need {needed_B / GIB:.1f} GiB of host memory, which has"
-        f" {host.memory_B / GIB:.1f} GiB for each: use more devices, or no {SWAP}"
-    )
 
 
 def _remarked(found: Plan, remark: str) -> Plan:
@@ -165,7 +152,8 @@ def _certified(of: Network, request: Request, found: Found, step_s: float, progr
 
 
 def require_operators(graph: Graph, rules: Mapping[str, Rule] | None = None) -> None:
-    """InputError for a graph that computes nothing: what it gives back was put in, cast or reshaped at most, or is constant.
+    """InputError for a graph that computes nothing: what it gives back was put in, cast or reshaped at most, or is constant; and
+    for one that trains and gives back more than its loss.
 
     UnknownOperatorError for operators that have no signature, in `rules` neither.
     """
@@ -175,6 +163,8 @@ def require_operators(graph: Graph, rules: Mapping[str, Rule] | None = None) -> 
             f"{graph.name} has no operator to lay out: what it returns is an input, a parameter or a constant; give the forward"
             " network with its loss"
         )
+    if graph.is_trained:
+        require_loss(graph)
 
 
 _AS_WHAT_IT_READS = ("Cast", "Reshape", "StopGradient")

@@ -1,6 +1,7 @@
 """The price of a configuration in uniform layouts, as a plan: nothing is searched."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from model_zoo.config import TransformerConfig
 from ms_symtensor.cluster.topology import Cluster
@@ -27,8 +28,17 @@ def estimate(config: TransformerConfig, layout: UniformLayout, request: Request)
     """
     network, runtime = of_micro_batch(config, layout), request.runtime
     price = priced(folded_bill(network, as_run(layout, runtime), runtime.fuses), request.cluster, runtime)
+    prediction = prediction_of(price, request.limit_B, _host_memory_B(network, layout, runtime))
     found = uniform_plan(network, layout)
-    return _plan(found, layout, price, request), found.graph
+    return _plan(found, layout, prediction, request), found.graph
+
+
+def _host_memory_B(network: TransformerConfig, layout: UniformLayout, runtime: Runtime) -> int:
+    """Bytes of optimizer states that stay on the host, of a device of the fullest stage: what they would take on the device."""
+    if not layout.swap_optimizer:
+        return 0
+    on_device = folded_bill(network, as_run(replace(layout, swap_optimizer=False), runtime), runtime.fuses)
+    return max(stage.stored_as(runtime.stores)["optimizer_states"] for stage in on_device.stages)
 
 
 def reprice(plan: Plan, graph: Graph, cluster: Cluster, runtime: Runtime) -> Prediction:
@@ -45,10 +55,10 @@ def prediction_of(price: PlanPrice, limit_B: int, host_memory_B: int = 0) -> Pre
     return Prediction(price.time_s, memory, fits, limit_B, host_memory_B, price.hidden_s, price.experts_s)
 
 
-def _plan(found: UniformPlan, layout: UniformLayout, price: PlanPrice, request: Request) -> Plan:
+def _plan(found: UniformPlan, layout: UniformLayout, prediction: Prediction, request: Request) -> Plan:
     of = layout.degrees
     cut = Degrees(
         of.data_parallel, of.model_parallel, of.sequence_parallel, of.context_parallel, of.expert_parallel or 1
     )
-    prediction, search = prediction_of(price, request.limit_B), SearchReport(1, 0.0, 0.0, METHOD)
+    search = SearchReport(1, 0.0, 0.0, METHOD)
     return plan_for(request, found.graph, found.stages, found.pipeline, cut, prediction, search)

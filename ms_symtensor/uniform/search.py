@@ -25,6 +25,7 @@ from statistics import fmean
 
 from model_zoo.config import TransformerConfig
 from ms_symtensor.errors import InfeasibleError, InputError, SymTensorError
+from ms_symtensor.search.constraints.obstacle import why_not_on_host
 from ms_symtensor.search.constraints.request import GIB, Request
 from ms_symtensor.strategy.plan import Plan, SearchReport
 from ms_symtensor.tensor.graph import Graph
@@ -71,6 +72,8 @@ def uniform_best(
         )
     layout, search = best_layout(config, request, progress, rules)
     plan, graph = estimate(config, layout, request)
+    if why := why_not_on_host(request.cluster, plan.prediction.host_memory_B):
+        raise InfeasibleError(why)
     return replace(plan, search=search), graph, layout
 
 

@@ -236,3 +236,12 @@ def test_every_process_comes_to_the_same_plan(program, shown):
         outputs.add(found.stdout)
     assert len(outputs) == 1
     assert shown in outputs.pop()
+
+
+def test_a_network_that_trains_and_returns_more_than_its_loss_is_refused():
+    """Of two results no gradient is known to begin at one, so that the backward pass would cost nothing."""
+    net = Network()
+    x = net.matmul(net.input(8, 128), 512)
+    graph = net.graph(net.unary("SiLU", x))
+    with pytest.raises(InputError, match="Small does not return its loss alone, one tensor of floats"):
+        planned(replace(graph, output=(graph.output, x)))

@@ -89,9 +89,27 @@ def test_a_list_of_configurations(tmp_path: Path, capsys) -> None:
         (("llama2_7b", "--device-num", "8", "--runtime", "mine"), "unknown run-time"),
         (("llama2_7b", "--device-num", "8", "--fix=*.query.matmul=(8,1)(1,1)"), "no operators by name"),
         (("llama2_7b", "--device-num", "8", "--fix=pp_interleave_num=2"), "one pipeline stage has 2 virtual stages"),
+        (("llama2_7b", "--device-num", "8", "--cluster=b200", "--fix=swap_optimizer=yes"), "says nothing of its host"),
         ((), "give one of MODEL"),
     ],
 )
 def test_mistakes_are_named(arguments, said, capsys) -> None:
     assert main(["estimate", *arguments]) == 2
     assert said in capsys.readouterr().err
+
+
+def test_offloaded_states_take_host_memory_in_every_layout(tmp_path: Path, capsys) -> None:
+    common = ("llama2_7b", "--device-num", "8", *SMALL, "--fix=swap_optimizer=yes", "--fix=data_parallel=8")
+    free, uniform = (
+        answer(capsys, "plan", *common, f"--layouts={layouts}", f"--out={tmp_path / layouts}")["host_memory_B"]
+        for layouts in ("free", "uniform")
+    )
+    estimated = answer(capsys, "estimate", *common, "--fix=optimizer_level=1")["host_memory_B"]
+    assert free == uniform == estimated > 1e9
+    scarce = tmp_path / "scarce.yaml"
+    host = {"bandwidth_Bps": 20e9, "memory_B": 1 << 29}
+    entry = "".join(f"  {key}: {{value: {value}, source: mine}}\n" for key, value in host.items())
+    scarce.write_text(f"name: scarce\nbased_on: atlas_800t_a2\nhost:\n{entry}", encoding="utf-8")
+    arguments = ["plan", *common, "--layouts=uniform", f"--cluster={scarce}", f"--out={tmp_path / 'none'}"]
+    assert main(arguments) == 2
+    assert "of host memory, which has 0.5 GiB for each" in capsys.readouterr().err

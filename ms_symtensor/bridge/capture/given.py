@@ -27,7 +27,7 @@ def require_network(cell: Any, inputs: Sequence[Any]) -> None:
             f" (--fix micro_batch_num={cell.micro_size} for these)"
         )
     for number, one in enumerate(inputs):
-        if isinstance(one, Mapping | str | bytes | Cell | numpy.ndarray):
+        if isinstance(one, Mapping | str | bytes | Cell | numpy.ndarray | int | float | None):
             raise InputError(
                 f"input {number} is a {type(one).__name__}: give a mindspore.Tensor for every input of construct"
             )

@@ -17,11 +17,12 @@ from ms_symtensor.bridge.judge.comparison import Comparison, compare, unsynchron
 from ms_symtensor.errors import CompilerError, InputError, InvalidStrategyError
 from ms_symtensor.garbage_collection import no_garbage_collection
 from ms_symtensor.ops.registry import Rule
+from ms_symtensor.program.gradients import require_loss
 from ms_symtensor.program.partition import partition
 from ms_symtensor.program.program import Program
 from ms_symtensor.program.settings import StagePlan
 from ms_symtensor.strategy.plan import Plan
-from ms_symtensor.tensor.graph import Graph, TensorType
+from ms_symtensor.tensor.graph import Graph
 
 
 @dataclass(frozen=True)
@@ -114,14 +115,6 @@ def require_rank(rank: int, device_num: int) -> None:
         raise InputError(f"device_num is {device_num}: give at least 1")
     if not 0 <= rank < device_num:
         raise InputError(f"there is no rank {rank} among {device_num} devices: give one from 0 to {device_num - 1}")
-
-
-def require_loss(graph: Graph) -> TensorType:
-    """The type of the loss; InputError if the network returns anything else."""
-    loss = graph.type_of(graph.output)
-    if loss is None or "float" not in loss.dtype:
-        raise InputError(f"{graph.name} does not return its loss alone, one tensor of floats: return nothing else")
-    return loss
 
 
 def require_compiler(device_num: int, rank: int) -> None:

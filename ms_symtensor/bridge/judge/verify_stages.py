@@ -14,9 +14,10 @@ from ms_symtensor.bridge.compiler.compile import CompiledProgram, compile_rank
 from ms_symtensor.bridge.compiler.host import import_mindspore
 from ms_symtensor.bridge.compiler.parallel_context import ParallelConfig
 from ms_symtensor.bridge.judge.comparison import compare
-from ms_symtensor.bridge.judge.verify import Verdict, require_compiler, require_loss, require_rank
+from ms_symtensor.bridge.judge.verify import Verdict, require_compiler, require_rank
 from ms_symtensor.errors import CompilerError, InputError
 from ms_symtensor.ops.registry import Rule
+from ms_symtensor.program.gradients import require_loss
 from ms_symtensor.program.micro_loss import Factor
 from ms_symtensor.program.pipeline import Pipeline
 from ms_symtensor.program.stage_program import StageProgram, partition_stages

@@ -4,10 +4,12 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.cost.parameter import STATES_B
 from ms_symtensor.errors import InfeasibleError
 from ms_symtensor.program.liveness import live_B, lives, program_steps
 from ms_symtensor.program.program import ParameterPlacement, Phase, Program
+from ms_symtensor.search.constraints.limits import SWAP
 from ms_symtensor.search.constraints.request import GIB, Request
 from ms_symtensor.tensor.dtype import size_B
 from ms_symtensor.tensor.graph import Graph
@@ -120,3 +122,14 @@ def _largest_activation(graph: Graph, program: Program) -> tuple[str, int]:
     op = graph.op_by_name.get(maker.op)
     name = maker.op if op is None else short_name(op)
     return ("a gradient of " if maker.phase is Phase.BACKWARD else "the result of ") + name, sizes[tensor]
+
+
+def why_not_on_host(cluster: Cluster, needed_B: float) -> str:
+    """Why optimizer states of a device that take so many bytes do not fit into the host; empty if they do."""
+    host = cluster.host
+    if host is None or host.memory_B is None or needed_B <= host.memory_B:
+        return ""
+    return (
+        f"the optimizer states of a device need {needed_B / GIB:.1f} GiB of host memory, which has"
+        f" {host.memory_B / GIB:.1f} GiB for each: use more devices, or no {SWAP}"
+    )

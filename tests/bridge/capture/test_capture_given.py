@@ -57,7 +57,9 @@ def test_dynamic_shapes_are_refused(shape):
         capture(Net(), ms.Tensor(shape=shape, dtype=ms.int32))
 
 
-@pytest.mark.parametrize("given", [np.ones((2, 4), np.float32), {"x": ms.Tensor([1])}, "text", nn.ReLU(), 2.0, True, None])
+@pytest.mark.parametrize(
+    "given", [np.ones((2, 4), np.float32), {"x": ms.Tensor([1])}, "text", nn.ReLU(), 2.0, True, None]
+)
 def test_what_is_no_tensor_is_named(given):
     with pytest.raises(
         InputError, match=f"input 1 is a {type(given).__name__}: give a mindspore.Tensor for every input"

@@ -216,3 +216,23 @@ def test_mistakes_are_one_line(one_stage: Path, tmp_path: Path, capsys: pytest.C
     stray = profile(tmp_path / "profile", one_stage) / "rank_0"
     stray.rename(stray.with_name("rank_4"))
     assert "is of rank 4, and the plan has 4 devices" in refused(capsys, one_stage, stray.with_name("rank_4"))
+
+
+def test_rows_are_read_by_validate_and_calibrate(
+    one_stage: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table_file = tmp_path / "tables" / "measured.csv"
+    predicted = json.loads((one_stage / "plan.json").read_bytes())["prediction"]
+    step_ms = round(1500 * sum(predicted["time_s"].values()))
+    shown(capsys, one_stage, log(tmp_path / "a.log", step_ms), "--rows", table_file)
+    cluster = json.loads((one_stage / "plan.json").read_bytes())["cluster"]
+    assert main(["validate", str(table_file), "--cluster", cluster, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["groups"][0]["mape"] == pytest.approx(1 / 3, rel=1e-2)
+    assert main(["calibrate", str(table_file), "--cluster", cluster, "--out", str(tmp_path / "mine.yaml")]) == 0
+    assert "calibrated on 1 steps" in capsys.readouterr().out
+    moved = tmp_path / "deep" / "er" / "moved.csv"
+    moved.parent.mkdir(parents=True)
+    moved.write_bytes(table_file.read_bytes())
+    assert main(["validate", str(moved), "--cluster", cluster]) == 2
+    assert "cannot read the plan" in capsys.readouterr().err

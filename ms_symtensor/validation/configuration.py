@@ -8,7 +8,8 @@ from enum import Enum
 from typing import Any, Literal
 
 from model_zoo import config as zoo
-from ms_symtensor.cost.runtime import Stored
+from ms_symtensor.cost.plan_price import PlanBill
+from ms_symtensor.cost.runtime import Runtime, Stored
 from ms_symtensor.errors import ImpossibleError, InputError
 from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.uniform.layout import ALL, NO_RECOMPUTATION, Blocks, Recomputation, Selection
@@ -217,3 +218,18 @@ class Configuration:
     def tokens(self) -> int:
         """Tokens of one step."""
         return self.global_batch_size * self.seq_length
+
+
+@dataclass(frozen=True, eq=False)
+class PlannedRun:
+    """A plan that was run: what its programs do, the run-time and model FLOPs of its price, and its devices."""
+
+    bill: PlanBill
+    runtime: Runtime
+    flops: float
+    device_num: int
+    tokens: int
+
+
+Step = Configuration | PlannedRun
+"""What a measured step was of."""

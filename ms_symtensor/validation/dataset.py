@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ms_symtensor.errors import ImpossibleError
-from ms_symtensor.validation.configuration import Configuration
+from ms_symtensor.validation.configuration import Configuration, Step
 from ms_symtensor.validation.table import Row, Table
 
 
@@ -42,13 +42,13 @@ class Case:
 
     line: int
     group: str
-    configuration: Configuration
+    configuration: Step
     measured: Measurement
     part: str = ""
     device: str = ""
 
     @property
-    def steps(self) -> tuple[Configuration, ...]:
+    def steps(self) -> tuple[Step, ...]:
         """What has to be priced."""
         return (self.configuration,)
 
@@ -64,7 +64,7 @@ class Pair:
     by_memory: bool = False
 
     @property
-    def steps(self) -> tuple[Configuration, ...]:
+    def steps(self) -> tuple[Step, ...]:
         """What has to be priced."""
         return self.better, self.worse
 

@@ -9,14 +9,14 @@ from numpy.typing import NDArray
 from ms_symtensor.cluster.load import known_clusters
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.errors import InputError
-from ms_symtensor.validation.configuration import Configuration
+from ms_symtensor.validation.configuration import Step
 from ms_symtensor.validation.dataset import Case, Dataset, Pair, UnusableRowError
 from ms_symtensor.validation.pricing import Predicted, predict
 
 Numbers = NDArray[np.float64]
 
 
-Predictor = Callable[[Configuration, Cluster], Predicted]
+Predictor = Callable[[Step, Cluster], Predicted]
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.uniform.folded import folded_bill, folded_flops
 from ms_symtensor.uniform.layout import Degrees, Selection, Stages, UniformLayout
 from ms_symtensor.uniform.request import as_run
-from ms_symtensor.validation.configuration import AttentionKernel, Configuration, in_parts
+from ms_symtensor.validation.configuration import AttentionKernel, Configuration, PlannedRun, Step, in_parts
 from ms_symtensor.validation.dataset import UnusableRowError
 
 TORCH_NPU_CANNOT_B = 3.4 * 2**30
@@ -41,21 +41,26 @@ class Predicted:
     mfu: float
 
 
-def predict(c: Configuration, cluster: Cluster) -> Predicted:
+def predict(c: Step, cluster: Cluster) -> Predicted:
     """The price of `c` on `cluster`.
 
     Raises:
         UnusableRowError: for what the network, the layouts or the run-time cannot express, by name.
     """
-    bill, runtime, flops = _bill(c)
+    bill, runtime, flops = (c.bill, c.runtime, c.flops) if isinstance(c, PlannedRun) else _bill(c)
     found, device = priced(bill, cluster, runtime), cluster.device
-    usable_B = device.hbm_capacity_B - TORCH_NPU_CANNOT_B if c.framework == "mindspeed" else device.hbm_usable_B
+    usable_B: float = device.hbm_usable_B
+    if isinstance(c, Configuration):
+        usable_B = c.memory_limit_B or (
+            device.hbm_capacity_B - TORCH_NPU_CANNOT_B if c.framework == "mindspeed" else usable_B
+        )
     peaks, first_peaks, taken = [], [], []
     for memory, stage in zip(found.memory_B, bill.stages, strict=True):
         peaks.append(sum(memory.values()) - memory["buffers"])
         resting = memory["parameters"] + memory["gradients"] + memory["optimizer_states"]
         if runtime.stores is not None:
-            resting += update_peak_B(stage.parameters, runtime.stores, c.optimizer_level)
+            level = stage.settings.optimizer_level if runtime.stores.level is None else runtime.stores.level
+            resting += update_peak_B(stage.parameters, runtime.stores, level)
         first_peaks.append(max(peaks[-1] - memory["optimizer_states"], resting))
         more_communicators = max(0, memory["buffers"] // HCCL_BUFFER_B - 1)
         lost = runtime.fragments * memory["activations"] + device.communicator_B * more_communicators
@@ -64,7 +69,7 @@ def predict(c: Configuration, cluster: Cluster) -> Predicted:
         found.step_time_s,
         tuple(peaks),
         tuple(first_peaks),
-        max(taken) <= (c.memory_limit_B or usable_B),
+        max(taken) <= usable_B,
         mfu(flops, found.step_time_s, c.device_num, device.cube_peak_FLOPs),
     )
 

@@ -17,6 +17,7 @@ from ms_symtensor.validation.readers import (
     nightly,
     nvidia,
     operators,
+    own_runs,
     pairs,
     reinforcement,
     serving_facts,
@@ -27,7 +28,7 @@ from ms_symtensor.validation.readers import (
 )
 from ms_symtensor.validation.table import Table, read_table
 
-_OF_CASES = (vtrain, layouts, ultrascale, mindspeed, dryrun, nvidia, ascend, pairs, features)
+_OF_CASES = (vtrain, layouts, ultrascale, mindspeed, dryrun, nvidia, ascend, pairs, features, own_runs)
 READERS: tuple[Form, ...] = tuple(table.FORM for table in _OF_CASES)
 _OF_TIMINGS = (
     operators, static_batches, nightly, max_throughput, slo, cloudmatrix, serving_facts, reinforcement,

@@ -14,11 +14,15 @@ LARGEST_COUNT = 1e12
 
 @dataclass(frozen=True)
 class Row:
-    """One row: `line` is its number in the file, counted as editors and error messages count (the header is 1)."""
+    """One row: `line` is its number in the file, counted as editors and error messages count (the header is 1).
+
+    `folder` is that of the file.
+    """
 
     table: str
     line: int
     cells: Mapping[str, str]
+    folder: Path = Path()
 
     def text(self, column: str) -> str:
         """The cell without surrounding blanks; "" if empty. InputError if the table has no such column."""
@@ -104,14 +108,15 @@ def read_table(path: str | Path) -> Table:
     path = Path(path)
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            return _parsed(path.name, csv.reader(file, strict=True))
+            return _parsed(path, csv.reader(file, strict=True))
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}") from None
     except UnicodeDecodeError:
         raise InputError(f"{path} is not text in UTF-8, so it is no CSV table") from None
 
 
-def _parsed(name: str, reader: "csv._reader") -> Table:  # type: ignore[name-defined]
+def _parsed(path: Path, reader: "csv._reader") -> Table:  # type: ignore[name-defined]
+    name = path.name
     try:
         header = tuple(cell.strip() for cell in next(reader, []))
         if not header:
@@ -119,12 +124,13 @@ def _parsed(name: str, reader: "csv._reader") -> Table:  # type: ignore[name-def
         twice = next((c for c in header if header.count(c) > 1), None)
         if twice is not None:
             raise InputError(f"{name}: row 1: two columns are called {twice!r}")
-        return Table(name, header, tuple(_rows(name, header, reader)))
+        return Table(name, header, tuple(_rows(path, header, reader)))
     except csv.Error as error:
         raise InputError(f"{name}: row {reader.line_num}: {error}") from None
 
 
-def _rows(name: str, header: tuple[str, ...], reader: "csv._reader") -> Iterator[Row]:  # type: ignore[name-defined]
+def _rows(path: Path, header: tuple[str, ...], reader: "csv._reader") -> Iterator[Row]:  # type: ignore[name-defined]
+    name = path.name
     for cells in reader:
         line = reader.line_num
         if not any(cell.strip() for cell in cells):
@@ -133,4 +139,4 @@ def _rows(name: str, header: tuple[str, ...], reader: "csv._reader") -> Iterator
             raise InputError(f"{name}: row {line}, column {header[len(cells)]}: the row ends before it")
         if len(cells) > len(header):
             raise InputError(f"{name}: row {line} has {len(cells)} cells, but the header has {len(header)}")
-        yield Row(name, line, {c: cell.strip() for c, cell in zip(header, cells, strict=True)})
+        yield Row(name, line, {c: cell.strip() for c, cell in zip(header, cells, strict=True)}, path.parent)

@@ -24,6 +24,7 @@ from ms_symtensor.search.stages.materialize import MaterializedPlan, as_given, o
 from ms_symtensor.search.stages.network import Network
 from ms_symtensor.search.stages.screening import ScreeningResult
 from ms_symtensor.search.stages.stage_layers import even, laid_out
+from ms_symtensor.search.tables.terms import Weights
 
 EVERYTHING = 1e-6
 """A price of memory, in seconds per byte, that outweighs any time of a block: a second for a megabyte (empirical)."""
@@ -112,19 +113,20 @@ def _slimmest(of: ConfigGroup) -> Iterator[Candidate]:
     shapes = [of.shapes[n] for n in which]
     stages = np.array([shape.stages for shape in shapes], dtype=float)
     every = average_weights(of.occurrences, shapes)
-    price = np.full(len(which), EVERYTHING)
-    for place in (None, 0, -1):
-        weights = every
-        if place is not None:
-            kept_B, at_rest_B = every.kept_B.copy(), every.at_rest_B.copy()
-            kept_B[place] *= stages
-            at_rest_B[place] *= stages
-            weights = replace(every, kept_B=kept_B, at_rest_B=at_rest_B)
-        for recomputed in (0.0, 1.0):
-            tables = of.tables.factors(recomputed, price, weights, of.members[which])
-            least = of.problem.least(tables)
-            there = np.isfinite(least.value)
-            yield from of.rows_of(which[there], least.assignment[there], least.value[there])
+    several = [every]
+    for place in (0, -1):
+        kept_B, at_rest_B = every.kept_B.copy(), every.at_rest_B.copy()
+        kept_B[place] *= stages
+        at_rest_B[place] *= stages
+        several.append(replace(every, kept_B=kept_B, at_rest_B=at_rest_B))
+    paths = [(weights, recomputed) for weights in several for recomputed in (0.0, 1.0)]
+    numbers = np.tile(which, len(paths))
+    recomputed = np.repeat([share for _, share in paths], len(which))
+    weights = Weights.beside([one for one, _ in paths])
+    price = np.full(len(numbers), EVERYTHING)
+    least = of.problem.least(of.tables.factors(recomputed, price, weights, of.members[numbers]))
+    there = np.isfinite(least.value)
+    yield from of.rows_of(numbers[there], least.assignment[there], least.value[there])
 
 
 def _divisions(row: Candidate) -> Iterator[tuple[list[int], list[int]]]:

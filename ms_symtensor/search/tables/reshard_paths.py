@@ -2,6 +2,8 @@
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -41,16 +43,29 @@ class ReshardPath(NamedTuple):
 NO_PATH = ReshardPath(exists=False)
 
 
+@dataclass(frozen=True, eq=False)
+class Known:
+    """What was found of ways, and the numbers of layouts, beginnings and first AllGathers."""
+
+    layouts: dict[Layout, int] = field(default_factory=dict)
+    possible: dict[Node, bool] = field(default_factory=dict)
+    prefixes: dict[tuple, int] = field(default_factory=dict)
+    gathers: dict[tuple, int] = field(default_factory=dict)
+    ways: dict[tuple[int, int], ReshardPath] = field(default_factory=dict)
+
+
+@lru_cache(maxsize=32)
+def known_on(kind: type[Family], mesh: tuple[int, ...], enable_alltoall: bool) -> Known:
+    """What is known of families of a `kind` with one representative: ways do not depend on the sizes of members."""
+    return Known()
+
+
 class ReshardPaths:
     """The ways between layouts on the meshes of `family`."""
 
     def __init__(self, family: Family, enable_alltoall: bool) -> None:
         self._family, self._enable_alltoall = family, enable_alltoall
-        self._layouts: dict[Layout, int] = {}
-        self._possible: dict[Node, bool] = {}
-        self._prefixes: dict[tuple, int] = {}
-        self._gathers: dict[tuple, int] = {}
-        self._ways: dict[tuple[int, int], ReshardPath] = {}
+        self._known = known_on(type(family), family.mesh, enable_alltoall)
 
     def between(self, makers: tuple[Layout, ...], readers: tuple[Layout, ...], gathered: bool) -> Sequence[ReshardPath]:
         """The ways from every layout of `makers` to every one of `readers`, of a tensor that may be `gathered` or not."""
@@ -66,19 +81,21 @@ class ReshardPaths:
 
     def _numbered(self, layout: Layout) -> tuple[int, Layout]:
         """`layout` with its number: what is looked up often is looked up by that."""
-        return self._layouts.setdefault(layout, len(self._layouts)), layout
+        return self._known.layouts.setdefault(layout, len(self._known.layouts)), layout
 
     def _way(self, source: tuple[int, Layout], target: tuple[int, Layout]) -> ReshardPath:
         key = source[0], target[0]
-        if key not in self._ways:
-            self._ways[key] = self._found(source[1], target[1])
-        return self._ways[key]
+        ways = self._known.ways
+        if key not in ways:
+            ways[key] = self._found(source[1], target[1])
+        return ways[key]
 
     def _found(self, source: Layout, target: Layout) -> ReshardPath:
         try:
             steps = redistribute(source, target, self._enable_alltoall)
         except InvalidStrategyError:
             return NO_PATH
+        known = self._known
         nodes: list[Node] = []
         prefix: list[int] = []
         gather = first = -1
@@ -97,9 +114,9 @@ class ReshardPaths:
             elif step.kind == "StridedSlice":
                 after *= taken
             node = Node(step.kind, MOVE_GRADIENT[step.kind], group, before, after, parts)
-            if node not in self._possible:
-                self._possible[node] = self._is_possible(node)
-            if not self._possible[node]:
+            if node not in known.possible:
+                known.possible[node] = self._is_possible(node)
+            if not known.possible[node]:
                 return NO_PATH
             nodes.append(node)
             before = after
@@ -108,10 +125,10 @@ class ReshardPaths:
             shape = step.output_shape if step.kind == "Reshape" else None
             parent = prefix[-1] if prefix else source
             beginning = parent, step.kind, shape, ranks, step.dim, step.concat_dim, step.pieces
-            prefix.append(self._prefixes.setdefault(beginning, len(self._prefixes)))
+            prefix.append(known.prefixes.setdefault(beginning, len(known.prefixes)))
             only_views = place == 0 or (place == 1 and reshaped is not None)
             if step.kind == "AllGather" and only_views:
-                gather = self._gathers.setdefault((ranks, reshaped), len(self._gathers))
+                gather = known.gathers.setdefault((ranks, reshaped), len(known.gathers))
                 first = place
             if step.kind == "Reshape" and place == 0:
                 reshaped = step.output_shape

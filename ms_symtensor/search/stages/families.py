@@ -63,11 +63,13 @@ def families(
             found.setdefault((shape.mesh, shape.batch), []).append(shape)  # its mesh is the finest
             continue
         is_many = devices == 1 or (devices > FINEST_MESH_DEVICES and (shape.accumulates or axes > 2))
+        samples = SAMPLES[axes, kind]
+        # Dims that do not go with the batch are equal beside `samples`, whatever batch it is.
         alike = is_many or stands_for(
             SPLIT if kind is Round.SPLIT else REPRESENTATIVES[axes],
-            dims(SAMPLES[axes, kind]),
+            dims(samples),
             shape.mesh,
-            dims(shape.batch),
+            dims(samples if shape.batch == samples else _beside(samples)),
         )
         found.setdefault((axes, kind) if alike else (shape.mesh, shape.batch), []).append(shape)
     return [(members, isinstance(key[1], Round)) for key, members in found.items()]
@@ -107,8 +109,6 @@ def _on_all(graph_at: Callable[[int], Graph], members: Sequence[StepLayout]) -> 
     """The representative's, on all shapes of a family."""
     axes, kind = len(members[0].mesh), members[0].round
     batch = SAMPLES[axes, kind]
-    # What grows with the batch is seen beside a graph that another family, of most meshes, is looked at on.
-    other = SAMPLES[2, Round.ONE if batch == SAMPLES[2, Round.WHOLE] else Round.WHOLE]
     graph = graph_at(batch)
     laid, _ = laid_out_on(members)
     meshes, growth = [mesh for mesh, _ in laid], [own / batch for _, own in laid]
@@ -116,7 +116,12 @@ def _on_all(graph_at: Callable[[int], Graph], members: Sequence[StepLayout]) -> 
         of: Family = split_family(meshes, growth, [own // mesh[0] for mesh, own in laid])
     else:
         of = family(meshes, growth)
-    return graph, of, batch_powers(graph, graph_at(other))
+    return graph, of, batch_powers(graph, graph_at(_beside(batch)))
+
+
+def _beside(samples: int) -> int:
+    """Another batch, that of a family of most meshes: between both it is seen what grows with the batch."""
+    return SAMPLES[2, Round.ONE if samples == SAMPLES[2, Round.WHOLE] else Round.WHOLE]
 
 
 def stands_for(mesh: Mesh, sizes: Sequence[int], member: Mesh, own: Sequence[int]) -> bool:

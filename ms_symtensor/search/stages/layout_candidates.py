@@ -7,7 +7,7 @@ layouts that keep little, and better bounds.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -86,11 +86,11 @@ class Candidate:
     @cached_property
     def strategies(self) -> dict[str, OpStrategy]:
         """The strategies on its own mesh, by the operators' names in the network with SHORT blocks."""
-        known, found = self.problem.known, {}
+        known, own, found = self.problem.known, cache(self._own), {}
         for name, number in known.index.items():
             strategy = known.items[number].strategies[self.choice[number]]
-            outputs = None if strategy.outputs is None else self._own(strategy.outputs)
-            found[name] = OpStrategy(self._own(strategy.inputs), outputs)
+            outputs = None if strategy.outputs is None else own(strategy.outputs)
+            found[name] = OpStrategy(own(strategy.inputs), outputs)
         return found
 
     def _own(self, slices: tuple[tuple[int, ...], ...]) -> tuple[tuple[int, ...], ...]:
@@ -162,11 +162,9 @@ class ConfigGroup:
         *values, free = least.value.reshape(len(paths), -1)[:3] - price * limit_B - hidden_s
         bound = np.maximum(bound, np.min(values, axis=0))
         first = [row.bound_by(float(least_s)) for row, least_s in zip(among, bound, strict=True)]
-        dear = [
-            row
-            for way in (0, 1, *range(3, len(paths)))
-            for row in self.rows_of(which, least.assignment[way * count : (way + 1) * count], bound)
-        ]
+        chosen = [way for way in range(len(paths)) if way != 2]
+        choices = least.assignment.reshape(len(paths), count, -1)[chosen].reshape(len(chosen) * count, -1)
+        dear = self.rows_of(np.tile(which, len(chosen)), choices, np.tile(bound, len(chosen)))
         holds = free if self.problem.selects else bound
         return first + dear, {row.shape: float(bound_s) for row, bound_s in zip(among, holds, strict=True)}
 

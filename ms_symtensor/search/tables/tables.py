@@ -42,11 +42,12 @@ class Tables:
         price = np.atleast_1d(np.asarray(price_s_per_B, dtype=float))
         # In the order of `Terms.weighted`.
         occurs = each, once, recomputed * recomputation, price * kept, price * rest, -recomputed * price * saved
+        there = [worth.any(axis=1).tolist() for worth in occurs]
         joint: dict[tuple[int, ...], Array] = {}
         for i, t in enumerate(self.every):
             for number, table in t.weighted:
-                if (worth := occurs[number][i]).any():
-                    part = np.multiply(chosen := table[which], spread(worth, table), out=chosen)
+                if there[number][i]:
+                    part = np.multiply(chosen := table[which], spread(occurs[number][i], table), out=chosen)
                     if t.scope in joint:
                         joint[t.scope] += part
                     else:
@@ -56,9 +57,12 @@ class Tables:
     def by_place(self, assignment: NDArray[np.intp], which: NDArray[np.intp]) -> Costs:
         """The costs of `assignment` [members, variables] on the members `which` of the family."""
         values = np.zeros((len(fields(Costs)), len(self.every), len(which)))
+        entries: dict[tuple[int, ...], NDArray[np.intp]] = {}
         for place, t in enumerate(self.every):
-            at = (which, *(assignment[:, v] for v in t.scope))
-            entry = np.ravel_multi_index(at, t.each_s.shape)
+            if t.scope not in entries:
+                at = (which, *(assignment[:, v] for v in t.scope))
+                entries[t.scope] = np.ravel_multi_index(at, t.each_s.shape)
+            entry = entries[t.scope]
             for number, table in t.fixed:
                 values[number, place] = table.take(entry)
         counts = np.array([t.counts for t in self.every], dtype=float)

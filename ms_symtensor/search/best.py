@@ -25,6 +25,7 @@ from ms_symtensor.search.space.left import remaining, why_none
 from ms_symtensor.search.space.undivided import why_whole
 from ms_symtensor.search.stages.layout_candidates import Candidate
 from ms_symtensor.search.stages.network import Network, network_as_it_is
+from ms_symtensor.search.stages.screening import WrittenProblems
 from ms_symtensor.strategy.plan import Plan
 from ms_symtensor.tensor.graph import Graph
 
@@ -86,10 +87,12 @@ def _cases(of: Network, request: Request, progress: Callable[[str], None]) -> Pl
     progress("step layouts")
     best: Plan | None = None
     bound_s, candidates = math.inf, 0
+    # Without pins of operators, cases differ in where optimizer states stay alone.
+    written: WrittenProblems | None = {} if len(every) > 1 and not request.limits.operators else None
     whys: list[Callable[[], InfeasibleError]] = []
     for limits in every:
         case = replace(request, limits=replace(limits, question=question))
-        found = _searched(of, case, math.inf if best is None else best.prediction.step_time_s, progress)
+        found = _searched(of, case, math.inf if best is None else best.prediction.step_time_s, progress, written)
         bound_s, candidates = min(bound_s, found.bound_s), candidates + found.screening.candidates
         plan = None if found.whole is None else plan_of(of, case, found)
         if plan is None:
@@ -113,8 +116,14 @@ def _remarked(found: Plan, remark: str) -> Plan:
     return replace(found, search=replace(found.search, method=f"{found.search.method}; {remark}"))
 
 
-def _searched(of: Network, request: Request, incumbent_s: float, progress: Callable[[str], None]) -> Found:
-    found = searched(of, request, incumbent_s)
+def _searched(
+    of: Network,
+    request: Request,
+    incumbent_s: float,
+    progress: Callable[[str], None],
+    written: WrittenProblems | None = None,
+) -> Found:
+    found = searched(of, request, incumbent_s, written)
     if found.whole is None and math.isinf(incumbent_s):
         found = _last_attempt(of, request, found)
     if request.certified_gap is not None and not math.isinf(min(found.time_s, incumbent_s)):

@@ -32,7 +32,7 @@ from ms_symtensor.search.space.undivided import why_one_run, why_whole
 from ms_symtensor.search.stages.estimate import Estimate
 from ms_symtensor.search.stages.materialize import MaterializedPlan, host_memory_B
 from ms_symtensor.search.stages.network import Network
-from ms_symtensor.search.stages.screening import NOTHING, ScreeningResult, screen
+from ms_symtensor.search.stages.screening import NOTHING, ScreeningResult, WrittenProblems, screen
 from ms_symtensor.strategy.considered import Considered
 from ms_symtensor.strategy.plan import Plan, Prediction, SearchReport
 from ms_symtensor.strategy.stages import pipeline_stages
@@ -115,13 +115,15 @@ def _shapes(network: Network, request: Request, blocks: int) -> tuple[StepLayout
     )  # so few micro-batches are asked for
 
 
-def searched(network: Network, request: Request, incumbent_s: float = math.inf) -> Found:
-    """The fastest plan that fits, if it takes less than `incumbent_s`.
+def searched(
+    network: Network, request: Request, incumbent_s: float = math.inf, written: WrittenProblems | None = None
+) -> Found:
+    """The fastest plan that fits, if it takes less than `incumbent_s`; `written`: as of `screen`.
 
     InvalidStrategyError where MindSpore rejects an operator in all of the space.
     """
     space, any_batch = space_of(network, request), network.batch is None
-    screening = screen(network.short, network.depths, space, request, incumbent_s, any_batch)
+    screening = screen(network.short, network.depths, space, request, incumbent_s, any_batch, written)
     if request.is_trial:
         promises, most = promises_of_whole_blocks(screening, request.limit_B), 1
     else:

@@ -69,6 +69,9 @@ class ScreeningResult:
         return found
 
 
+WrittenProblems = dict[tuple[bool, tuple[StepLayout, ...]], Problem]
+"""Problems by their families: whether the members are alike, and these."""
+
 NOTHING = ScreeningResult((), 0, (), ())
 """Nothing was screened."""
 
@@ -139,11 +142,13 @@ def screen(
     request: Request,
     incumbent_s: float = math.inf,
     any_batch: bool = True,
+    written: WrittenProblems | None = None,
 ) -> ScreeningResult:
     """Price all of `space`, as `request`; what cannot beat a step of `incumbent_s`, nor the best ones, is not looked at closely.
 
     `graph_at(batch)` is the network with SHORT blocks of every kind at that many samples, which may be any number or, without
-    `any_batch`, those of `space`; `depths`: how many blocks of every kind it really has, with 1 before and after.
+    `any_batch`, those of `space`; `depths`: how many blocks of every kind it really has, with 1 before and after. `written`: the
+    problems of requests that allow the same layouts, where there are several; those of this one are noted there.
     InvalidStrategyError where MindSpore rejects an operator in all of `space`.
     """
     settings: list[ConfigGroup] = []
@@ -151,12 +156,17 @@ def screen(
     rejected: InvalidStrategyError | None = None
     incumbents = Incumbents(request.limit_B, incumbent_s)
     for members, alike in families(graph_at, space, request.rules, any_batch):
+        key = alike, tuple(members)
         try:
-            graph, known = variables_of(graph_at, members, alike, request)
-            of = problem_of(graph, known, recomputation)
+            if written is not None and key in written:
+                of = written[key].within(request.limits)
+            else:
+                of = problem_of(*variables_of(graph_at, members, alike, request), recomputation)
         except InvalidStrategyError as error:
             rejected = error  # an operator that nobody can choose the layout of, or readers that cannot agree
             continue
+        if written is not None:
+            written[key] = of
         recomputation = of.recomputation
         candidates += of.candidates * len(members)
         settings += _settings(of, depths, members)

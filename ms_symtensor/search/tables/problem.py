@@ -99,6 +99,10 @@ class Problem:
         """What candidates, settings and recomputation may be."""
         return self.known.limits
 
+    def within(self, limits: Limits) -> "Problem":
+        """The same within `limits` that allow the same layouts."""
+        return replace(self, known=replace(self.known, limits=limits))
+
     @property
     def blocks(self) -> tuple[str, ...]:
         """The repeated blocks, which may be recomputed."""

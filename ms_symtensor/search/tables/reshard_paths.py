@@ -55,7 +55,7 @@ class Known:
 
 
 @lru_cache(maxsize=32)
-def known_on(kind: type[Family], mesh: tuple[int, ...], enable_alltoall: bool) -> Known:
+def known_on(kind: str, mesh: tuple[int, ...], enable_alltoall: bool) -> Known:
     """What is known of families of a `kind` with one representative: ways do not depend on the sizes of members."""
     return Known()
 
@@ -65,7 +65,7 @@ class ReshardPaths:
 
     def __init__(self, family: Family, enable_alltoall: bool) -> None:
         self._family, self._enable_alltoall = family, enable_alltoall
-        self._known = known_on(type(family), family.mesh, enable_alltoall)
+        self._known = known_on(type(family).__name__, family.mesh, enable_alltoall)
 
     def between(self, makers: tuple[Layout, ...], readers: tuple[Layout, ...], gathered: bool) -> Sequence[ReshardPath]:
         """The ways from every layout of `makers` to every one of `readers`, of a tensor that may be `gathered` or not."""

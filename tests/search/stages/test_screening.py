@@ -9,6 +9,7 @@ from model_zoo import dimensions_of
 from model_zoo.builder import build_graph
 from ms_symtensor.cluster.load import load
 from ms_symtensor.program.settings import OptimizerLevel
+from ms_symtensor.search.constraints.limits import SWAP, Limits
 from ms_symtensor.search.constraints.request import Request
 from ms_symtensor.search.folded.folding import fold
 from ms_symtensor.search.folded.places import places
@@ -67,6 +68,21 @@ def test_no_estimate_is_below_the_bound():
         assert found.estimates
         assert all(e.step_time_s >= found.bounds_s[e.shape] * (1 - 1e-9) for e in found.estimates)
         assert all(e.peak_memory_B <= limit_GiB * GIB for e in found.estimates)
+
+
+def test_cases_that_allow_the_same_layouts_share_their_problems():
+    """The second one, with optimizer states on the host, finds what it finds by itself, and writes no problem down."""
+    space, written = list(step_layouts(16, 32, 6)), {}
+    cases = [Request(A2, 1, 1, 1, 20.0 * GIB, limits=Limits(least={SWAP: swap}, most={SWAP: swap})) for swap in (0, 1)]
+    first, second = (screen(network, (1, 6, 1), space, case, written=written) for case in cases)
+    alone = screen(network, (1, 6, 1), space, cases[1])
+    figures = [(one.shape, one.step_time_s, one.peak_memory_B) for one in second.estimates]
+    assert figures
+    assert figures == [(one.shape, one.step_time_s, one.peak_memory_B) for one in alone.estimates]
+    assert figures != [(one.shape, one.step_time_s, one.peak_memory_B) for one in first.estimates]
+    terms = {id(row.problem.terms) for row in first.rows}
+    assert {id(row.problem.terms) for row in second.rows} <= terms
+    assert all(row.settings.swap_optimizer for row in second.rows)
 
 
 def test_stages_hold_all_blocks():

@@ -94,7 +94,8 @@ class Fronts:
         """
         problem = self._problem
         grids = problem.on_one_grid(np.full(len(weights), self._member, dtype=np.intp))
-        factors = [*self._factors(weights, prices), *grids]
+        with np.errstate(invalid="ignore"):
+            factors = [*self._factors(weights, prices), *grids]
         inside = len(problem.sizes) + len(problem.known.grid_nums)
         number = 1 + max(inside - 1, *(v for one in factors for v in one.scope))
         factors += [
@@ -255,7 +256,6 @@ class Fronts:
 
 def _times(occurs: Array, table: Array) -> Array:
     """`table` so often as it `occurs` in every question; what does not occur may be forbidden."""
-    with np.errstate(invalid="ignore"):
-        found: Array = occurs.reshape(-1, *(1,) * table.ndim) * table
+    found: Array = occurs.reshape(-1, *(1,) * table.ndim) * table
     found[occurs == 0] = 0.0
     return found

@@ -35,6 +35,21 @@ _OPTIONS = (
     "arguments",
 )  # fmt: skip
 
+_WHOLE, _NUMBER, _TEXT = ("a whole number", int), ("a number", (int, float)), ("a text", str)
+_KINDS: Mapping[str, tuple[str, Any]] = {
+    **dict.fromkeys(("device_num", "global_batch_size", "seq_length", "num_layers", "token_groups", "lora"), _WHOLE),
+    **dict.fromkeys(("load_imbalance", "memory_limit"), _NUMBER),
+    "dim": ("a list", list),
+    "approximate": ("true or false", bool),
+    "fix": ("an object or a list", (dict, list)),
+}
+
+
+def _is_of_kind(name: str, value: Any) -> bool:
+    """Whether the option `name` of a list's entry may be `value`, which JSON gave."""
+    kind = _KINDS.get(name, _TEXT)[1]
+    return isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
+
 
 def estimates(chosen: argparse.Namespace) -> list[Priced]:
     """The configurations that the command line, or its file, asks for, priced."""
@@ -52,9 +67,14 @@ def estimates(chosen: argparse.Namespace) -> list[Priced]:
         unknown = sorted(set(one) - set(_OPTIONS))
         if unknown:
             raise InputError(f"{chosen.requests}: entry {number} has {unknown[0]!r}; known are {', '.join(_OPTIONS)}")
-        fix = one.get("fix", {})
+        for name, value in one.items():
+            if value is not None and not _is_of_kind(name, value):
+                raise InputError(
+                    f"{chosen.requests}: entry {number}: {name} is {value!r}: give {_KINDS.get(name, _TEXT)[0]}"
+                )
+        fix = one.get("fix") or {}
         pins = [f"{name}={value}" for name, value in fix.items()] if isinstance(fix, dict) else fix
-        found.append(_priced({**options, **one, "fix": pins}))
+        found.append(_priced({**options, **one, "fix": [*options["fix"], *pins]}))
     return found
 
 

@@ -46,6 +46,13 @@ def arguments(command: argparse.ArgumentParser) -> None:
     options.add_json(command)
 
 
+OF_MODEL = (
+    "fix", "device_num", "global_batch_size", "seq_length", "num_layers", "attention", "dtype", "experts", "load_imbalance",
+    "token_groups", "lora", "dim", "approximate", "arguments", "memory_limit", "memory_margin",
+)  # fmt: skip
+"""Options that say what a plan says itself."""
+
+
 def run(chosen: argparse.Namespace) -> int:
     """Run it; its exit code."""
     from ms_symtensor.commands.shared import folder_of, show_found
@@ -57,6 +64,11 @@ def run(chosen: argparse.Namespace) -> int:
     if sum(given) != 1:
         raise InputError("give one of MODEL, --plan DIR and --from FILE.json to estimate")
     if chosen.plan is not None:
+        own = next((name for name in OF_MODEL if getattr(chosen, name) not in (None, False, [])), "")
+        if own:
+            raise InputError(
+                f"--{own.replace('_', '-')} is for a MODEL, and a plan has its own: leave it out, or plan with it"
+            )
         folder = folder_of(chosen, chosen.plan)
         plan, graph = plan_in(folder, chosen.trust), graph_in(folder)
         found = [of_plan(plan, graph, chosen.cluster, chosen.runtime, chosen.hide)]

@@ -236,6 +236,8 @@ def test_what_cannot_be_is_said():
         request_for("llama2_7b", tokens=(4000, 4000, 1000))
     with pytest.raises(InputError, match="NAME=N"):
         fixed_of(["tp"])
+    with pytest.raises(InputError, match="--fix pins tp twice"):
+        fixed_of(["tp=2", "tp=4"])
     reason = why_not(dimensions_of("llama3_70b"), Strategy(tp=3, ffn_tp=3))
     assert reason == "64 heads do not divide by tp 3"
 

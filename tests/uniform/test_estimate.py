@@ -113,3 +113,23 @@ def test_offloaded_states_take_host_memory_in_every_layout(tmp_path: Path, capsy
     arguments = ["plan", *common, "--layouts=uniform", f"--cluster={scarce}", f"--out={tmp_path / 'none'}"]
     assert main(arguments) == 2
     assert "of host memory, which has 0.5 GiB for each" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "option", ["--fix=data_parallel=2", "--device-num=4", "--global-batch-size=4", "--memory-limit=10"]
+)
+def test_what_a_plan_says_itself_is_refused_beside_it(option: str, capsys) -> None:
+    assert main(["estimate", "--plan", "anywhere", option]) == 2
+    assert f"{option.split('=')[0]} is for a MODEL, and a plan has its own" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [("device_num", "8", "a whole number"), ("device_num", float("nan"), "a whole number"), ("fix", "dp", "an object or a list"),
+     ("seq_length", 1e99, "a whole number"), ("dim", "a=1", "a list"), ("model", 3, "a text"), ("lora", True, "a whole number")],
+)  # fmt: skip
+def test_values_of_a_list_are_of_their_kind(name: str, value: object, said: str, tmp_path: Path, capsys) -> None:
+    file = tmp_path / "list.json"
+    file.write_text(json.dumps([{"model": "llama2_7b", "device_num": 8, name: value}]), encoding="utf-8")
+    assert main(["estimate", "--from", str(file)]) == 2
+    assert f"entry 0: {name} is {value!r}: give {said}" in capsys.readouterr().err

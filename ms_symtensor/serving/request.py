@@ -124,7 +124,7 @@ def seconds_of(option: str, text: str | None) -> float | None:
 def fixed_of(texts: Sequence[str], option: str = "--fix") -> dict[str, dict[str, int]]:
     """What `--fix` says, NAME=N or PHASE.NAME=N each, by phase. InputError for other names, or numbers."""
     found: dict[str, dict[str, int]] = {phase: {} for phase in PHASES}
-    names = set[str]()
+    seen = set[str]()
     for text in texts:
         name, _, value = text.strip().rpartition("=")
         phase, _, last = name.rpartition(".")
@@ -132,9 +132,9 @@ def fixed_of(texts: Sequence[str], option: str = "--fix") -> dict[str, dict[str,
             raise InputError(
                 f"{option} {text!r}: give NAME=N with one of {', '.join(PINNED)}, such as tp=8 or decode.tp=8"
             )
-        if name in names:
+        if name in seen:
             raise InputError(f"{option} pins {name} twice: give it once")
-        names.add(name)
+        seen.add(name)
         for each in (phase,) if phase else PHASES:
             found[each][last] = int(value)
     return found

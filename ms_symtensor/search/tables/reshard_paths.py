@@ -51,7 +51,7 @@ class Known:
     possible: dict[Node, bool] = field(default_factory=dict)
     prefixes: dict[tuple, int] = field(default_factory=dict)
     gathers: dict[tuple, int] = field(default_factory=dict)
-    ways: dict[tuple[int, int], ReshardPath] = field(default_factory=dict)
+    paths: dict[tuple[int, int], ReshardPath] = field(default_factory=dict)
 
 
 @lru_cache(maxsize=32)
@@ -85,10 +85,10 @@ class ReshardPaths:
 
     def _way(self, source: tuple[int, Layout], target: tuple[int, Layout]) -> ReshardPath:
         key = source[0], target[0]
-        ways = self._known.ways
-        if key not in ways:
-            ways[key] = self._found(source[1], target[1])
-        return ways[key]
+        paths = self._known.paths
+        if key not in paths:
+            paths[key] = self._found(source[1], target[1])
+        return paths[key]
 
     def _found(self, source: Layout, target: Layout) -> ReshardPath:
         try:

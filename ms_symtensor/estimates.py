@@ -124,8 +124,16 @@ def _of_script(
     return sized, config, layout, hide
 
 
-def of_plan(plan: Plan, graph: Graph | None, cluster: str | None, runtime: str | None, hide: str) -> Priced:
-    """`plan` with its price on `cluster` under `runtime`, or on its own and under its own."""
+def of_plan(
+    plan: Plan,
+    graph: Graph | None,
+    cluster: str | None,
+    runtime: str | None,
+    hide: str,
+    limit_GiB: float | None = None,
+    margin: str | None = None,
+) -> Priced:
+    """`plan` with its price on `cluster` under `runtime`, and what fits there, or on its own, under its own and at its limit."""
     if graph is None:
         raise InputError(f"the plan of {plan.model} has no graph.json, on which its price stands: plan again")
     there = plan.planned_for if cluster is None else load_cluster(cluster)
@@ -133,5 +141,8 @@ def of_plan(plan: Plan, graph: Graph | None, cluster: str | None, runtime: str |
     prediction = reprice(plan, graph, there, runtime_of(name, hides))
     own = None if is_known(there) else there
     changed = replace(plan, cluster=there.name, own_cluster=own, runtime=name, hide=hides)
-    host_B = plan.prediction.host_memory_B
-    return replace(changed, prediction=replace(prediction, host_memory_B=host_B)), graph
+    prediction = replace(prediction, host_memory_B=plan.prediction.host_memory_B)
+    if limit_GiB is not None or margin is not None:
+        limit_B = memory_limit_B(there, limit_GiB, margin or NO_MARGIN)
+        prediction = replace(prediction, limit_B=limit_B, fits=prediction.peak_memory_B <= limit_B)
+    return replace(changed, prediction=prediction), graph

@@ -48,7 +48,7 @@ def arguments(command: argparse.ArgumentParser) -> None:
 
 OF_MODEL = (
     "fix", "device_num", "global_batch_size", "seq_length", "num_layers", "attention", "dtype", "experts", "load_imbalance",
-    "token_groups", "lora", "dim", "approximate", "arguments", "memory_limit", "memory_margin",
+    "token_groups", "lora", "dim", "approximate", "arguments",
 )  # fmt: skip
 """Options that say what a plan says itself."""
 
@@ -71,7 +71,9 @@ def run(chosen: argparse.Namespace) -> int:
             )
         folder = folder_of(chosen, chosen.plan)
         plan, graph = plan_in(folder, chosen.trust), graph_in(folder)
-        found = [of_plan(plan, graph, chosen.cluster, chosen.runtime, chosen.hide)]
+        found = [
+            of_plan(plan, graph, chosen.cluster, chosen.runtime, chosen.hide, chosen.memory_limit, chosen.memory_margin)
+        ]
     else:
         found = estimates(chosen)
     if chosen.requests is not None:

@@ -115,9 +115,7 @@ def test_offloaded_states_take_host_memory_in_every_layout(tmp_path: Path, capsy
     assert "of host memory, which has 0.5 GiB for each" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    "option", ["--fix=data_parallel=2", "--device-num=4", "--global-batch-size=4", "--memory-limit=10"]
-)
+@pytest.mark.parametrize("option", ["--fix=data_parallel=2", "--device-num=4", "--global-batch-size=4"])
 def test_what_a_plan_says_itself_is_refused_beside_it(option: str, capsys) -> None:
     assert main(["estimate", "--plan", "anywhere", option]) == 2
     assert f"{option.split('=')[0]} is for a MODEL, and a plan has its own" in capsys.readouterr().err
@@ -133,3 +131,12 @@ def test_values_of_a_list_are_of_their_kind(name: str, value: object, said: str,
     file.write_text(json.dumps([{"model": "llama2_7b", "device_num": 8, name: value}]), encoding="utf-8")
     assert main(["estimate", "--from", str(file)]) == 2
     assert f"entry 0: {name} is {value!r}: give {said}" in capsys.readouterr().err
+
+
+def test_whether_a_plan_fits_is_told_at_the_limit_that_is_given(capsys, tmp_path):
+    assert main(["plan", "gpt2_xl", "--device-num", "8", "--global-batch-size", "8", "--out", str(tmp_path)]) == 0
+    capsys.readouterr()
+    for limit, fits in (("1", False), ("64", True)):
+        assert main(["estimate", "--plan", str(tmp_path), "--memory-limit", limit, "--json"]) == 0
+        found = json.loads(capsys.readouterr().out)
+        assert (found["memory_limit_B"], found["fits"]) == (int(limit) << 30, fits)

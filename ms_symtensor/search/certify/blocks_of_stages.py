@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from ms_symtensor.search.certify.fronts import Among, Fronts, Prices
 from ms_symtensor.search.stages.estimate import border_s, least_borders_s
 from ms_symtensor.search.stages.layout_candidates import Candidate, ConfigGroup
+from ms_symtensor.streams import silenced
 
 Array = NDArray[np.float64]
 
@@ -191,13 +192,14 @@ def _divided_s(
         require({i * kinds + k: 1.0 for i in range(stages)}, depth, depth)
     goal = np.zeros(seconds + 2)
     goal[held:seconds], goal[seconds], goal[seconds + 1] = 1 / runs, shape.schedule.slowest, 1.0
-    found = milp(
-        goal,
-        constraints=LinearConstraint(np.array(rows), low, high),
-        integrality=np.r_[np.ones(held), np.zeros(stages + 2)],
-        bounds=Bounds(0, np.inf),
-        options={"node_limit": NODES, "mip_rel_gap": CLOSE},
-    )
+    with silenced():
+        found = milp(
+            goal,
+            constraints=LinearConstraint(np.array(rows), low, high),
+            integrality=np.r_[np.ones(held), np.zeros(stages + 2)],
+            bounds=Bounds(0, np.inf),
+            options={"node_limit": NODES, "mip_rel_gap": CLOSE},
+        )
     if found.status == INFEASIBLE:
         return math.inf, []
     step_s = -math.inf if found.mip_dual_bound is None else float(found.mip_dual_bound)

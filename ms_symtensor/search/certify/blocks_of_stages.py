@@ -120,7 +120,7 @@ def _bound(
 
 def _mixed(of: ConfigGroup, row: Candidate, seen: Sequence[NDArray[np.intp]]) -> tuple[int, int] | None:
     """The variable in which layouts `seen` [occurring places, variables] differ most, and its candidate in most of them: blocks
-    that disagree with those count, each with the most seconds that a candidate works.
+    that disagree with those count, each with the most seconds that a candidate works. Those of blocks come first.
     """
     places = np.flatnonzero(of.occurrences)
     counts = np.zeros((len(of.problem.sizes), len(of.occurrences)))
@@ -128,15 +128,16 @@ def _mixed(of: ConfigGroup, row: Candidate, seen: Sequence[NDArray[np.intp]]) ->
         for v in one.scope:
             counts[v] = np.maximum(counts[v], one.counts)
     counts *= np.array(of.occurrences)
-    best, mixed = 0.0, None
+    best, mixed = (False, 0.0), None
     for v, own in enumerate(of.problem.terms[: len(of.problem.sizes)]):
         votes = np.zeros(of.problem.sizes[v])
         for layouts in seen:
             np.add.at(votes, layouts[:, v], counts[v, places])
         work_s = own.each_s[row.member]
         score = (votes.sum() - votes.max()) * float(work_s.max(initial=0.0, where=np.isfinite(work_s)))
-        if score > best:
-            best, mixed = score, (v, int(votes.argmax()))
+        rank = any(own.counts[1:-1]), score
+        if score and rank > best:
+            best, mixed = rank, (v, int(votes.argmax()))
     return mixed
 
 

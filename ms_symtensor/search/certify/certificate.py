@@ -20,14 +20,14 @@ from ms_symtensor.search.stages.screening import ScreeningResult
 MOST = 2000
 """So many step layouts are looked at closely at most (empirical): a number, not seconds, so that every machine finds the same."""
 
-ATTEMPTS = 8
+ATTEMPTS = 3
 """It ends when the bounds of so many parts stay too low that cannot be split (empirical)."""
 
 SPLITS = 4
 """A part comes from so many splits at most, one of the other (empirical)."""
 
 SLIGHT = 3e-4
-"""What a split raised by no more than such a share is not split again (empirical)."""
+"""What two splits, one of the other, raised by no more than such a share each is not split again (empirical)."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Part:
     """The layouts of one shape under a setting with candidates `among` some; no step of them is faster than `bound_s`.
 
     `found`: how that is known, `finely` or not; None where it is by screening or by what this is a part of. It comes from so many
-    `splits`; `may_split`: whether another may help.
+    `splits`, of which the last ones, `in_vain`, hardly raised its bound.
     """
 
     setting: ConfigGroup
@@ -62,7 +62,7 @@ class Part:
     found: Bound | None = None
     finely: bool = False
     splits: int = 0
-    may_split: bool = True
+    in_vain: int = 0
 
     @property
     def is_done(self) -> bool:
@@ -73,8 +73,9 @@ class Part:
         """The same with a closer bound."""
         finely = self.finely or self.found is not None
         found = bound(self.setting, self.row.bound_by(self.bound_s), fronts, limit_B, finely, self.among)
-        helps = not self.splits or found.step_s > (1 + SLIGHT) * self.bound_s
-        return replace(self, bound_s=found.step_s, found=found, finely=finely, may_split=helps and self.splits < SPLITS)
+        is_raised = not self.splits or found.step_s > (1 + SLIGHT) * self.bound_s
+        in_vain = 0 if is_raised else self.in_vain + 1
+        return replace(self, bound_s=found.step_s, found=found, finely=finely, in_vain=in_vain)
 
     @property
     def layouts(self) -> list[Candidate]:
@@ -87,7 +88,7 @@ class Part:
     @property
     def halves(self) -> list["Part"]:
         """With a candidate of the variable that its bound is mixed in, and without; empty where it is not split."""
-        if self.found is None or self.found.mixed is None or not self.may_split:
+        if self.found is None or self.found.mixed is None or self.splits == SPLITS or self.in_vain == 2:
             return []
         v, candidate = self.found.mixed
         allowed = self.among.get(v, np.ones(self.setting.problem.sizes[v], dtype=bool))

@@ -43,6 +43,13 @@ def test_a_certificate_brings_the_bound_near_and_says_how(capsys, tmp_path):
     assert all(one["bound_s"] <= one["step_time_s"] * (1 + 1e-9) for one in every if one.get("step_time_s") is not None)
 
 
+def test_layouts_that_stages_do_not_share_do_not_widen_it(capsys, tmp_path):
+    request = ["llama2_13b", "--device-num=16", "--global-batch-size=32", "--memory-margin=0"]
+    pins = ["--fix=pipeline_stages=4", "--fix=micro_batch_num=8"]
+    assert main(["plan", *request, *pins, "--certify", "--json", f"--out={tmp_path}"]) == 0
+    assert json.loads(capsys.readouterr().out)["optimality_gap"] <= 0.02
+
+
 @pytest.mark.parametrize(
     ("more", "said"),
     [

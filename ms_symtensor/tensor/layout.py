@@ -30,6 +30,11 @@ class Layout:
     def _hash(self) -> int:  # a search looks up every layout very often: hash it once
         return hash((self.device_matrix, self.tensor_map, self.shape))
 
+    def __str__(self) -> str:
+        """Every dim, and in how many slices it is cut: "(48/16, 128/3, 2048)"."""
+        dims = (f"{size}/{cut}" if cut > 1 else str(size) for size, cut in zip(self.shape, self.cuts, strict=True))
+        return f"({', '.join(dims)})"
+
     def cut(self, dim: int) -> int:
         """In how many slices tensor dim `dim` is cut."""
         axis = self.tensor_map[dim]

@@ -72,10 +72,15 @@ def pinned_layout(config: TransformerConfig, limits: Limits, device_num: int) ->
 
 
 def recomputation(limits: Limits, blocks: int, stages: int) -> Recomputation:
-    """What `limits` pin of recompute: nothing, everything, the cores of attention (select), or so many blocks of all stages."""
+    """What `limits` pin of recompute: nothing, everything, the cores of attention (select), or so many blocks of all stages.
+
+    Raises:
+        InputError: if there are not so many blocks.
+    """
     if limits.selects:
         return SELECTIVE_RECOMPUTATION
     number = _pin(limits, "recompute", 0)
+    limits.recomputed(blocks)
     if number >= blocks:
         return Recomputation(blocks=(ALL,))
     if not number:

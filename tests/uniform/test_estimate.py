@@ -140,3 +140,8 @@ def test_whether_a_plan_fits_is_told_at_the_limit_that_is_given(capsys, tmp_path
         assert main(["estimate", "--plan", str(tmp_path), "--memory-limit", limit, "--json"]) == 0
         found = json.loads(capsys.readouterr().out)
         assert (found["memory_limit_B"], found["fits"]) == (int(limit) << 30, fits)
+
+
+def test_more_recomputed_blocks_than_there_are_are_refused(capsys):
+    assert main(["estimate", "gpt2_xl", "--device-num=8", "--global-batch-size=8", "--fix=recompute=49"]) == 2
+    assert "recompute=49: the network has 48 repeated blocks" in capsys.readouterr().err

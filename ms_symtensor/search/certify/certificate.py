@@ -26,6 +26,9 @@ ATTEMPTS = 3
 SPLITS = 4
 """A part comes from so many splits at most, one of the other (empirical)."""
 
+MOST_SPLITS = 10
+"""So many parts are split at most (empirical: networks with experts take seconds for each)."""
+
 SLIGHT = 3e-4
 """What two splits, one of the other, raised by no more than such a share each is not split again (empirical)."""
 
@@ -113,13 +116,14 @@ def certificate(
     queue = [(part.bound_s, number, part) for number, part in enumerate(screened)]
     heapq.heapify(queue)
     fronts: dict[tuple[int, int], Fronts] = {}
-    seen, done, number = set[int](), list[Part](), len(queue)
+    seen, done, splits, number = set[int](), list[Part](), 0, len(queue)
     while queue and queue[0][0] * (1 + gap) < step_s and len(done) < ATTEMPTS and len(seen) < MOST:
         part = heapq.heappop(queue)[-1]
         progress(f"certificate: {len(seen)} step layouts")
         if part.is_done:
             step_s = attempt(part.layouts, step_s)
-            further = part.halves
+            further = part.halves if splits < MOST_SPLITS else []
+            splits += bool(further)
             done += [] if further else [part]
         else:
             own = fronts.setdefault((id(part.setting), part.row.member), Fronts(part.setting, part.row.member))

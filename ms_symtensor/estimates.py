@@ -29,16 +29,18 @@ DEFAULT_CLUSTER = "atlas_800t_a2"
 NO_MARGIN = "0"
 """What fits is told at the device's limit: margins are for searches."""
 
-_OPTIONS = (
+OPTIONS = (
     "model", "cluster", "device_num", "global_batch_size", "seq_length", "num_layers", "attention", "dtype", "experts",
     "load_imbalance", "token_groups", "lora", "dim", "approximate", "memory_limit", "memory_margin", "runtime", "hide", "fix",
     "arguments",
 )  # fmt: skip
+"""What the command line, or an entry of a list, says of a configuration."""
 
 _WHOLE, _NUMBER, _TEXT = ("a whole number", int), ("a number", (int, float)), ("a text", str)
 _KINDS: Mapping[str, tuple[str, Any]] = {
     **dict.fromkeys(("device_num", "global_batch_size", "seq_length", "num_layers", "token_groups", "lora"), _WHOLE),
     **dict.fromkeys(("load_imbalance", "memory_limit"), _NUMBER),
+    "memory_margin": ("a share such as 10%, or GiB such as 4", (int, float, str)),
     "dim": ("a list", list),
     "approximate": ("true or false", bool),
     "fix": ("an object or a list", (dict, list)),
@@ -53,7 +55,7 @@ def _is_of_kind(name: str, value: Any) -> bool:
 
 def estimates(chosen: argparse.Namespace) -> list[Priced]:
     """The configurations that the command line, or its file, asks for, priced."""
-    options = {name: getattr(chosen, name) for name in _OPTIONS}
+    options = {name: getattr(chosen, name) for name in OPTIONS}
     if chosen.requests is None:
         return [_priced(options)]
     data = read_json(chosen.requests, "a list of configurations", "write it again")
@@ -64,9 +66,9 @@ def estimates(chosen: argparse.Namespace) -> list[Priced]:
             raise InputError(
                 f"{chosen.requests}: entry {number} is no object with a model: give model, device_num, fix, …"
             )
-        unknown = sorted(set(one) - set(_OPTIONS))
+        unknown = sorted(set(one) - set(OPTIONS))
         if unknown:
-            raise InputError(f"{chosen.requests}: entry {number} has {unknown[0]!r}; known are {', '.join(_OPTIONS)}")
+            raise InputError(f"{chosen.requests}: entry {number} has {unknown[0]!r}; known are {', '.join(OPTIONS)}")
         for name, value in one.items():
             if value is not None and not _is_of_kind(name, value):
                 raise InputError(
@@ -100,7 +102,7 @@ def _priced(options: Mapping[str, Any]) -> Priced:
         options["device_num"],
         model.global_batch_size,
         model.seq_length,
-        memory_limit_B(cluster, options["memory_limit"], options["memory_margin"] or NO_MARGIN),
+        memory_limit_B(cluster, options["memory_limit"], str(options["memory_margin"] or NO_MARGIN)),
         model.name,
         model.source,
         wanted,

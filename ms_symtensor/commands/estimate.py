@@ -46,17 +46,14 @@ def arguments(command: argparse.ArgumentParser) -> None:
     options.add_json(command)
 
 
-OF_MODEL = (
-    "fix", "device_num", "global_batch_size", "seq_length", "num_layers", "attention", "dtype", "experts", "load_imbalance",
-    "token_groups", "lora", "dim", "approximate", "arguments",
-)  # fmt: skip
-"""Options that say what a plan says itself."""
+BESIDE_A_PLAN = ("model", "cluster", "memory_limit", "memory_margin", "runtime", "hide")
+"""Options that mean something beside --plan; the others say what a plan says itself."""
 
 
 def run(chosen: argparse.Namespace) -> int:
     """Run it; its exit code."""
     from ms_symtensor.commands.shared import folder_of, show_found
-    from ms_symtensor.estimates import estimates, of_plan
+    from ms_symtensor.estimates import OPTIONS, estimates, of_plan
     from ms_symtensor.report.estimate_report import estimate_json, estimate_text, estimates_text
     from ms_symtensor.strategy.file import graph_in, plan_in
 
@@ -64,7 +61,7 @@ def run(chosen: argparse.Namespace) -> int:
     if sum(given) != 1:
         raise InputError("give one of MODEL, --plan DIR and --from FILE.json to estimate")
     if chosen.plan is not None:
-        own = next((name for name in OF_MODEL if getattr(chosen, name) not in (None, False, [])), "")
+        own = next((n for n in OPTIONS if n not in BESIDE_A_PLAN and getattr(chosen, n) not in (None, False, [])), "")
         if own:
             raise InputError(
                 f"--{own.replace('_', '-')} is for a MODEL, and a plan has its own: leave it out, or plan with it"

@@ -145,3 +145,12 @@ def test_whether_a_plan_fits_is_told_at_the_limit_that_is_given(capsys, tmp_path
 def test_more_recomputed_blocks_than_there_are_are_refused(capsys):
     assert main(["estimate", "gpt2_xl", "--device-num=8", "--global-batch-size=8", "--fix=recompute=49"]) == 2
     assert "recompute=49: the network has 48 repeated blocks" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("margin", "left"), [(0, 58.0), (4, 54.0), ("50%", 29.0)])
+def test_a_list_gives_a_margin_as_a_number_or_a_text(margin, left, capsys, tmp_path):
+    file = tmp_path / "list.json"
+    entry = {"model": "gpt2_xl", "device_num": 8, "global_batch_size": 8, "memory_margin": margin}
+    file.write_text(json.dumps([entry]), encoding="utf-8")
+    assert main(["estimate", "--from", str(file), "--json"]) == 0
+    assert f'"memory_limit_B": {int(left * (1 << 30))}' in capsys.readouterr().out

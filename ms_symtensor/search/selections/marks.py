@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
-from ms_symtensor.program.program import Node, Role
+from ms_symtensor.program.program import Role
 from ms_symtensor.program.recomputation import is_selectable, name_in_block
 from ms_symtensor.program.settings import Recompute
 from ms_symtensor.search.selections.forward_block import ForwardBlock
@@ -24,13 +24,15 @@ Item = tuple[Literal["needed", "made", "saved"], int]
 @dataclass(frozen=True)
 class Marks:
     """What can be said of a block: the nodes that are `makeable` again, the tensors that are `savable`, not kept then, and what
-    follows from a choice `further` to what always does.
+    follows from a choice `further` to what always does. `told`: of every node that carries a mark, the operators whose marks
+    decide about it.
     """
 
     of: ForwardBlock
     makeable: Sequence[int]
     savable: Sequence[int]
     further: Sequence[tuple[Item, Item]]
+    told: Mapping[int, Sequence[str]]
 
     @cached_property
     def implies(self) -> Sequence[tuple[Item, Item]]:
@@ -54,20 +56,16 @@ class Marks:
 
     def recompute(self, items: Collection[Item]) -> Recompute:
         """What is needed and not recomputed is kept, moves to several readers for all of them."""
-        of = self.of
         kept: dict[str, None] = {}
         moved: dict[str, bool] = {}
-        for number, node in enumerate(of.nodes):
-            needed = any(("needed", t) in items for t in node.outputs)
-            if number in of.fixed or not of.is_named(number) or of.is_view(number) or not needed:
+        for number, names in self.told.items():
+            node, stays = self.of.nodes[number], ("made", number) not in items
+            if not any(("needed", t) in items for t in node.outputs):
                 continue
-            stays = ("made", number) not in items
-            if node.role is Role.WORK:
-                if stays:
-                    kept[name_in_block(of.graph.op_by_name[node.op])] = None
-                continue
-            for name in _moved_for(of, node):
-                moved[name] = moved.get(name, True) and stays
+            if node.role is not Role.WORK:
+                moved |= {name: moved.get(name, True) and stays for name in names}
+            elif stays:
+                kept |= dict.fromkeys(names)
         return Recompute(True, tuple(kept), tuple(name for name, stays in moved.items() if stays))
 
 
@@ -76,12 +74,13 @@ def marks(of: ForwardBlock) -> Marks:
     makeable = [number for number in range(len(of.nodes)) if number not in of.fixed]
     savable = [t for number in makeable for t in of.nodes[number].outputs]
     forced: list[tuple[Item, Item]] = [(("needed", t), ("made", of.maker[t])) for t in savable if not _is_chosen(of, t)]
+    told = _told(of, makeable)
     around: dict[str, list[int]] = {}
-    for number in makeable:
-        if of.nodes[number].role is not Role.WORK and of.is_named(number) and not of.is_view(number):
-            for name in _moved_for(of, of.nodes[number]):
+    for number, names in told.items():
+        if of.nodes[number].role is not Role.WORK:
+            for name in names:
                 around.setdefault(name, []).append(number)
-    return Marks(of, makeable, savable, [*forced, *_together(around)])
+    return Marks(of, makeable, savable, [*forced, *_together(around)], told)
 
 
 def _together(marked: Mapping[str, Sequence[int]]) -> Iterator[tuple[Item, Item]]:
@@ -96,12 +95,19 @@ def _is_chosen(of: ForwardBlock, tensor: int) -> bool:
     return of.is_named(maker) and not of.is_view(maker)
 
 
-def _moved_for(of: ForwardBlock, node: Node) -> Iterator[str]:
-    """The operators whose marks decide about `node`: its own, and those that read the same moved tensor."""
-    names = {node.op: None}
-    if node.role is Role.MOVE:
-        names |= {other.op: None for other in of.nodes if not {*node.outputs}.isdisjoint(other.inputs)}
-    for name in names:
-        op = of.graph.op_by_name.get(name)
-        if op is not None and is_selectable(op):
-            yield name_in_block(op)
+def _told(of: ForwardBlock, makeable: Sequence[int]) -> dict[int, tuple[str, ...]]:
+    """Of each of the nodes `makeable` that carries a mark, the operators whose marks decide about it: its own, and of a move
+    those that read the same moved tensor.
+    """
+    readers: dict[int, list[int]] = {}
+    for number, node in enumerate(of.nodes):
+        for tensor in node.inputs:
+            readers.setdefault(tensor, []).append(number)
+    found = {}
+    for number in (n for n in makeable if of.is_named(n) and not of.is_view(n)):
+        node = of.nodes[number]
+        beside = {n for t in node.outputs for n in readers.get(t, ())} if node.role is Role.MOVE else ()
+        names = dict.fromkeys((node.op, *(of.nodes[n].op for n in sorted(beside))))
+        ops = (of.graph.op_by_name.get(name) for name in names)
+        found[number] = tuple(name_in_block(op) for op in ops if op is not None and is_selectable(op))
+    return found

@@ -44,9 +44,11 @@ def run(chosen: argparse.Namespace) -> int:
 
 def _pynative(chosen: argparse.Namespace) -> int:
     from ms_symtensor.bridge.pynative.audit import audit
+    from ms_symtensor.commands.options import require_read
     from ms_symtensor.commands.shared import show_found
     from ms_symtensor.report.pynative_audit_report import pynative_audit_json, pynative_audit_text
 
+    require_read(chosen, "factory", "device_num")
     found = audit(chosen.factory, chosen.device_num)
     show_found(chosen, pynative_audit_json(found), pynative_audit_text(found))
     return 0

@@ -6,6 +6,8 @@ Nothing here imports what plans: --help and mistakes are told at once.
 import argparse
 from pathlib import Path
 
+from ms_symtensor.errors import InputError
+
 CLUSTER = "atlas_800t_a2"
 RUNTIMES = tuple(sorted(file.stem for file in (Path(__file__).parents[1] / "cost" / "runtimes").glob("*.yaml")))
 HIDEABLE = ("gradients", "weights", "tensor", "expert", "point_to_point")
@@ -69,6 +71,14 @@ def add_target(command: argparse.ArgumentParser, names: tuple[str, ...], text: s
         default=names[0],
         help=f"the software that runs it: {', '.join(names)}; {text} (default: %(default)s)",
     )
+
+
+def require_read(chosen: argparse.Namespace, *read: str) -> None:
+    """InputError for an option that is given, and that --target `chosen.target` does not read."""
+    for name, value in vars(chosen).items():
+        is_given = value is not None and value is not False and value not in ("", [], CLUSTER)
+        if is_given and name not in ("command", "verbose", "target", "json", *read):
+            raise InputError(f"--{name.replace('_', '-')} is not for --target {chosen.target}: leave it out")
 
 
 def add_table(command: argparse.ArgumentParser, names_chips: bool = False) -> None:

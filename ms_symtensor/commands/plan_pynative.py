@@ -1,11 +1,18 @@
 """`symtensor plan --target mindformers-pynative`: for a network of the zoo or a PyNative file, the file of the trainer."""
 
 import argparse
+import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ms_symtensor.errors import InputError
+from ms_symtensor.streams import notice
+
 if TYPE_CHECKING:
     from model_zoo.config import TransformerConfig
+
+
+_READ = ("device_num", "cluster", "memory_limit", "memory_margin", "fix", "out")
 
 
 def plan_pynative(chosen: argparse.Namespace) -> int:
@@ -14,16 +21,19 @@ def plan_pynative(chosen: argparse.Namespace) -> int:
 
     from ms_symtensor.arguments import memory_limit_B
     from ms_symtensor.cluster.load import load as load_cluster
+    from ms_symtensor.commands.options import require_read
     from ms_symtensor.commands.shared import require_positive, show_found, warned
     from ms_symtensor.files.writing import write_file
     from ms_symtensor.report.pynative_plan_report import pynative_plan_json, pynative_plan_text
     from ms_symtensor.report.text import seconds
     from ms_symtensor.search.possible import require_devices
+    from ms_symtensor.strategy.folder import PYNATIVE_FILE
     from ms_symtensor.targets.mindformers_pynative import hyper_parallel
     from ms_symtensor.targets.mindformers_pynative.file import text_of
     from ms_symtensor.targets.mindformers_pynative.graph_mode import in_graph_mode
-    from ms_symtensor.targets.mindformers_pynative.planning import RECORD, fixed_of, plan
+    from ms_symtensor.targets.mindformers_pynative.planning import fixed_of, plan
 
+    require_read(chosen, *_READ, "model", "global_batch_size", "seq_length", "num_layers")
     cluster = warned(load_cluster(chosen.cluster))
     require_positive("--device-num", chosen.device_num)
     require_devices(cluster, chosen.device_num)
@@ -39,7 +49,7 @@ def plan_pynative(chosen: argparse.Namespace) -> int:
     kept = {key: value for key, value in data.items() if key != "search_time_s"}  # the same plan, the same bytes
     written = {
         found.file: "".join(f"# {line}\n" for line in head) + text_of(base, config, found.config),
-        RECORD: json.dumps(kept, indent=1, sort_keys=True) + "\n",
+        PYNATIVE_FILE: json.dumps(kept, indent=1, sort_keys=True) + "\n",
         hyper_parallel.FILE: hyper_parallel.train_yaml(name, found.found.degrees),
         "report.txt": text + "\n",
     }
@@ -52,23 +62,57 @@ def plan_pynative(chosen: argparse.Namespace) -> int:
 
 def _network(chosen: argparse.Namespace) -> "tuple[str, str, dict[str, Any], TransformerConfig | None]":
     """The network's name and its file, as text and as what it says: of the zoo, with its dims, or a file that is there."""
+    from ms_symtensor.commands.shared import require_positive
+    from ms_symtensor.models import is_factory
     from ms_symtensor.targets.mindformers_pynative.file import text_of
     from ms_symtensor.targets.mindformers_pynative.network import file_of
-    from ms_symtensor.targets.mindformers_pynative.planning import read_config
 
     if Path(chosen.model).suffix in (".yaml", ".yml"):
-        config, text = read_config(chosen.model), Path(chosen.model).read_text(encoding="utf-8")
-        other = dict(config)
-        if chosen.global_batch_size:
+        if chosen.num_layers is not None:
+            raise InputError("--num-layers is for networks of the zoo: write num_hidden_layers into the file")
+        config, text = _read(chosen.model), Path(chosen.model).read_text(encoding="utf-8")
+        other = copy.deepcopy(config)
+        if chosen.global_batch_size is not None:
+            require_positive("--global-batch-size", chosen.global_batch_size)
             other["training"] = (config.get("training") or {}) | {"global_batch_size": chosen.global_batch_size}
-        if chosen.seq_length:
-            other["model"] = config["model"] | {"seq_length": chosen.seq_length}
+        if chosen.seq_length is not None:
+            require_positive("--seq-length", chosen.seq_length)
+            _lengthen(other, chosen.seq_length)
         return _name_of(chosen.model), text_of(text, config, other), other, None
+    if is_factory(chosen.model) or Path(chosen.model).exists():
+        raise InputError(
+            f"{chosen.model} is not planned for {chosen.target}: give qwen3_32b or deepseek_v3, or a YAML file of MindFormers' "
+            "PyNative mode with your dims"
+        )
     from model_zoo import dimensions_of
 
     batch = 16 if chosen.global_batch_size is None else chosen.global_batch_size
     network = dimensions_of(chosen.model, chosen.num_layers, chosen.seq_length, batch)
     return chosen.model, *file_of(network, batch), network
+
+
+def _lengthen(config: "dict[str, Any]", tokens: int) -> None:
+    """Another length of the samples, for the network and for its data."""
+    model = config["model"]
+    model["seq_length"] = tokens
+    if model.get("max_position_embeddings"):
+        model["max_position_embeddings"] = max(model["max_position_embeddings"], tokens)
+    data = config.get("train_dataset")
+    for key in ("dataloader", "config"):
+        data = data.get(key) if isinstance(data, dict) else None
+    if isinstance(data, dict) and "seq_length" in data:
+        data["seq_length"] = tokens
+
+
+def _read(file: str) -> "dict[str, Any]":
+    """The file; what no price is known for is told."""
+    from ms_symtensor.targets.mindformers_pynative.planning import read_config
+    from ms_symtensor.targets.mindformers_pynative.sections import not_priced
+
+    config = read_config(file)
+    if strange := not_priced(config):
+        notice(f"no price is known for {', '.join(strange)}: the step is the one without")
+    return config
 
 
 def _name_of(file: str) -> str:
@@ -79,8 +123,8 @@ def mindformers_pynative(chosen: argparse.Namespace) -> int:
     """`symtensor mindformers FILE.yaml --target mindformers-pynative`: the file priced as it is, and a planned copy."""
     from ms_symtensor.arguments import memory_limit_B
     from ms_symtensor.cluster.load import load as load_cluster
+    from ms_symtensor.commands.options import require_read
     from ms_symtensor.commands.shared import require_positive, show_found, warned
-    from ms_symtensor.errors import InputError
     from ms_symtensor.files.writing import write_file
     from ms_symtensor.report.pynative_plan_report import better_json, better_text
     from ms_symtensor.search.possible import require_devices
@@ -90,11 +134,11 @@ def mindformers_pynative(chosen: argparse.Namespace) -> int:
         natural_device_num,
         plan,
         priced,
-        read_config,
     )
 
+    require_read(chosen, *_READ, "file")
     cluster = warned(load_cluster(chosen.cluster))
-    config = read_config(str(chosen.file))
+    config = _read(str(chosen.file))
     devices = natural_device_num(config) if chosen.device_num is None else chosen.device_num
     require_positive("--device-num", devices)
     require_devices(cluster, devices)

@@ -25,6 +25,8 @@ TIMING_FILE = "timing.json"
 GRAPH_FILE = "graph.json"
 DIGESTS_FILE = "digests.json"
 DEPLOYMENT_FILE = "serve.json"
+PYNATIVE_FILE = "pynative.json"
+"""The figures of a plan for MindFormers' PyNative mode, which has no plan.json."""
 OPERATOR_FILE = "operator_strategy.json"
 CHECKPOINT_FILE = "parameter_layout"  # .json and .ckpt: MindSpore chooses the form by the ending
 CODE_FILE = "shard.py"
@@ -94,6 +96,11 @@ def read(path: str | os.PathLike[str], edited: bool = False) -> PlanFolder:
     if file.name not in folder and (file.parent / DEPLOYMENT_FILE).is_file():
         raise InputError(
             f"{file.parent} is a deployment of serve, which this does not read: give one of its plans, such as decode or decode_0"
+        )
+    if file.name not in folder and (file.parent / PYNATIVE_FILE).is_file():
+        raise InputError(
+            f"{file.parent} is a plan for mindformers-pynative, which this does not read: `prove --target mindformers-pynative` "
+            "does, and `audit` its YAML"
         )
     if file.name not in folder and DIGESTS_FILE not in folder:
         raise InputError(f"cannot read the plan {file} (No such file): check the path")

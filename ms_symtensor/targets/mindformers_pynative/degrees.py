@@ -108,6 +108,8 @@ class Degrees:
 
     def chunks(self, layers: int) -> tuple[tuple[tuple[int, int], ...], ...]:
         """Per stage, first and last layer of each of its chunks."""
+        if self.pipeline == 1:
+            return (((0, layers - 1),),)
         if self.stage_layers:
             return self.stage_layers
         stages, each = self.pipeline * self.interleave, layers // (self.pipeline * self.interleave)
@@ -150,7 +152,8 @@ def ranges_of(texts: Any) -> tuple[tuple[int, int], ...]:
     found = []
     for text in texts if isinstance(texts, (list, tuple)) else [texts] if texts else ():
         first, _, last = str(text).partition("-")
-        if not first.strip().isdecimal() or not (last or first).strip().isdecimal():
+        is_range = first.strip().isdecimal() and (last or first).strip().isdecimal()
+        if not is_range or int(first) > int(last or first):
             raise InputError(f"{text!r} is no range of layers: give '3' or '0-3'")
         found.append((int(first), int(last or first)))
     return tuple(found)
@@ -169,6 +172,11 @@ def _recompute(given: dict[str, Any]) -> Recompute:
     mode = given.get("mode") or "None"
     if mode == "None":
         return Recompute()
+    needed = {"full": "full_recompute_layer", "select": "select_module"}.get(mode) if isinstance(mode, str) else None
+    if needed is None:
+        raise InputError(f"recompute.mode is {mode!r}: give None, full or select")
+    if not given.get(needed):
+        raise InputError(f"recompute.mode is {mode}, and {needed} is missing: MindFormers refuses that")
     layers = ranges_of(given.get("full_recompute_layer"))
     modules = _ranges_by_name(given, "select_module") if mode == "select" else ()
     return Recompute(layers, modules, _ranges_by_name(given, "exclude_op"))

@@ -10,18 +10,18 @@ from ms_symtensor.cluster.bounded_yaml import load_yaml
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.errors import InputError
 from ms_symtensor.files.reading import read_json
+from ms_symtensor.strategy.folder import PYNATIVE_FILE
 from ms_symtensor.strategy.reading import Field
 from ms_symtensor.targets.mindformers_pynative.checks import refusal
-from ms_symtensor.targets.mindformers_pynative.degrees import Degrees, degrees_of
+from ms_symtensor.targets.mindformers_pynative.degrees import Degrees, degrees_of, range_texts
 from ms_symtensor.targets.mindformers_pynative.file import planned_config
 from ms_symtensor.targets.mindformers_pynative.layers import EXCHANGES, MODULES, PREDICTED
 from ms_symtensor.targets.mindformers_pynative.price import Price, price
 from ms_symtensor.targets.mindformers_pynative.search import Found, search
+from ms_symtensor.targets.mindformers_pynative.sections import require_sections
 from ms_symtensor.targets.mindformers_pynative.shape import ModelShape, shape_of
 
 Config = dict[str, Any]
-RECORD = "pynative.json"
-"""A plan's figures, beside its file."""
 FIXABLE = {
     "tensor_parallel": "tensor",
     "context_parallel": "context",
@@ -59,23 +59,19 @@ def read_config(file: str) -> Config:
         raise InputError(
             f"{file} has no sections `parallelism` and `model`: it is no file of MindFormers' PyNative mode."
         )
+    require_sections(config, file)
     return config
 
 
 def planned_file(path: Path) -> tuple[Path, int | None]:
-    """The PyNative file of a plan's folder, and its devices; or a file as it is. InputError if a folder has not one."""
+    """The PyNative file of a plan's folder, and its devices; or a file as it is. InputError for another folder."""
     if not path.is_dir():
         return path, None
-    files = sorted(path.glob("*pynative*.yaml"))
-    if len(files) != 1:
-        raise InputError(
-            f"{path} has {len(files)} PyNative files: give a plan of --target mindformers-pynative, or a file"
-        )
-    record = path / RECORD
+    record = path / PYNATIVE_FILE
     if not record.is_file():
-        return files[0], None
+        raise InputError(f"{path} has no {PYNATIVE_FILE}: give a plan of --target mindformers-pynative, or a file")
     root = Field(read_json(record, "a record of PyNative", "plan again"), str(record), remedy="plan again")
-    return files[0], root["device_num"].integer(1)
+    return path / root["file"].text(), root["device_num"].integer(1)
 
 
 def natural_device_num(config: dict[str, Any]) -> int:
@@ -110,14 +106,27 @@ def plan(
 def priced(config: Config, device_num: int, cluster: Cluster) -> Price:
     """The price of a file as it is. InputError where MindFormers would refuse it, in our words."""
     shape, degrees = shape_of(config["model"]), degrees_of(config, device_num)
-    why = refusal(shape, degrees) or _unpriced(degrees)
+    why = refusal(shape, degrees) or _unpriced(shape, degrees)
+    if degrees.tensor > 1 and not config["parallelism"].get("sequence_parallel"):
+        why = why or f"tensor_parallel {degrees.tensor} needs sequence_parallel: true"
     if why:
         raise InputError(f"MindFormers would refuse these degrees on {device_num} devices: {why}")
     return price(shape, degrees, cluster)
 
 
-def _unpriced(degrees: Degrees) -> str:
+def _unpriced(shape: ModelShape, degrees: Degrees) -> str:
     """What a file may say that no price is known for."""
+    chunks = sorted(bounds for stage in degrees.chunks(shape.layers) for bounds in stage)
+    if [layer for first, last in chunks for layer in range(first, last + 1)] != list(range(shape.layers)):
+        return f"the stages' layers {', '.join(range_texts(tuple(chunks)))} are not those of the network, 0-{shape.layers - 1}"
+    most = shape.layers + shape.predicted_tokens - 1
+    recomputed = (
+        degrees.recompute.layers,
+        *(ranges for _, ranges in degrees.recompute.modules + degrees.recompute.kept),
+    )
+    beyond = [last for ranges in recomputed for _, last in ranges if last > most]
+    if beyond:
+        return f"layer {beyond[0]} is recomputed, and the last one is {most}"
     known = {inside + name for inside in ("", PREDICTED) for name in MODULES}
     strange = [name for name, _ in degrees.recompute.modules if name not in known]
     if strange:
@@ -129,10 +138,12 @@ def _unpriced(degrees: Degrees) -> str:
 
 def fixed_of(texts: list[str]) -> dict[str, int]:
     """`--fix tensor_parallel=4`. InputError for another name, or no number."""
-    found = {}
+    found: dict[str, int] = {}
     for text in texts:
         name, _, value = text.partition("=")
         if name not in FIXABLE or not value.isdecimal() or int(value) < 1:
             raise InputError(f"--fix {text!r}: of mindformers-pynative give a number for one of {', '.join(FIXABLE)}")
+        if FIXABLE[name] in found:
+            raise InputError(f"--fix {name} is given twice: leave one out")
         found[FIXABLE[name]] = int(value)
     return found

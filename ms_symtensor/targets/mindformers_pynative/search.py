@@ -7,7 +7,7 @@ the best.
 """
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
@@ -47,10 +47,8 @@ def search(
 
     InfeasibleError where nothing fits into `limit_B` bytes.
     """
-    cores = sorted(
-        ((bound_s(shape, core, cluster), i, core) for i, core in enumerate(_cores(shape, start, fixed))),
-        key=lambda one: one[:2],
-    )
+    taken = (core for core in _cores(shape, start, fixed) if any(True for _ in _variants(shape, core, fixed)))
+    cores = sorted(((bound_s(shape, core, cluster), i, core) for i, core in enumerate(taken)), key=lambda one: one[:2])
     best: tuple[float, Degrees, Price] | None = None
     priced, least_B = 0, None
     for least_s, _, core in cores:
@@ -74,14 +72,17 @@ def search(
                 if best is None or found.step_time_s < best[0]:
                     best = (found.step_time_s, degrees, found)
     if best is None:
-        raise InfeasibleError(_what_would_fit(len(cores), least_B, limit_B, start))
+        raise InfeasibleError(_what_would_fit(len(cores), least_B, limit_B, start, fixed))
     return Found(best[1], best[2], len(cores), priced)
 
 
-def _what_would_fit(cores: int, least_B: int | None, limit_B: int, start: Degrees) -> str:
+def _what_would_fit(cores: int, least_B: int | None, limit_B: int, start: Degrees, fixed: Mapping[str, int]) -> str:
     if least_B is None:
-        return f"no degrees for {start.device_num} devices and global batch {start.global_batch} are taken by MindFormers: " \
-            "give a batch that divides by data parallelism"  # fmt: skip
+        said, other = (", as fixed,", "leave a --fix out, or ") if fixed else ("", "")
+        return (
+            f"no degrees for {start.device_num} devices and global batch {start.global_batch}{said} are taken by MindFormers: "
+            f"{other}give a batch that divides by data parallelism"
+        )
     return (
         f"nothing fits: of {cores} degrees the smallest needs {least_B / 2**30:.1f} GiB a device with every layer recomputed, "
         f"and {limit_B / 2**30:.1f} GiB are there: give more devices or shorter sequences"
@@ -90,25 +91,20 @@ def _what_would_fit(cores: int, least_B: int | None, limit_B: int, start: Degree
 
 def _cores(shape: ModelShape, start: Degrees, fixed: Mapping[str, int]) -> Iterator[Degrees]:
     """Degrees of tensor, context, pipeline, experts and samples that MindFormers takes."""
+
+    def given(name: str, searched: Sequence[int]) -> Sequence[int]:
+        return (fixed[name],) if name in fixed else searched
+
     experts = [1, *_powers(shape.experts.count)] if shape.experts else [1]
     pipelines = [1, *_powers(min(shape.layers, start.device_num))] if shape.family != "qwen3" else [1]
-    degrees = [c for c in CONTEXT[1:] if shape.sequence // c >= LEAST_TOKENS]
-    contexts = [(1, "colossal", 0)]
-    contexts += [(c, m, 0) for c in degrees for m in ("colossal", "ulysses")]
-    contexts += [(c, "hybrid", u) for c in degrees for u in degrees if u < c]
+    degrees = given("context", [1, *(c for c in CONTEXT[1:] if shape.sequence // c >= LEAST_TOKENS)])
+    contexts = [(c, m, 0) for c in degrees for m in (("colossal", "ulysses") if c > 1 else ("colossal",))]
+    contexts += [(c, "hybrid", u) for c in degrees for u in CONTEXT[1:] if u < c]
     for tensor, (context, method, ulysses), pipeline, interleave, expert, local in itertools.product(
-        TENSOR, contexts, pipelines, INTERLEAVE, experts, LOCAL_BATCH
-    ):
+        given("tensor", TENSOR), contexts, given("pipeline", pipelines), given("interleave", INTERLEAVE),
+        given("expert", experts), given("local_batch", LOCAL_BATCH),
+    ):  # fmt: skip
         if start.device_num % (tensor * context * pipeline) or (interleave > 1 and pipeline == 1):
-            continue
-        chosen = {
-            "tensor": tensor,
-            "context": context,
-            "pipeline": pipeline,
-            "interleave": interleave,
-            "expert": expert,
-        }
-        if any((chosen | {"local_batch": local}).get(name, value) != value for name, value in fixed.items()):
             continue
         core = replace(
             start, tensor=tensor, context=context, context_method=method, ulysses=ulysses, pipeline=pipeline,
@@ -155,7 +151,9 @@ def _variants(shape: ModelShape, core: Degrees, fixed: Mapping[str, int]) -> Ite
     for shard, dense, reshard in itertools.product(shards, denses, ("always", "never")):
         usual = "always" if core.pipeline == 1 else "never"  # what the policy `default` does
         variant = replace(core, shard=shard, dense_shard=dense, reshard="default" if reshard == usual else reshard)
-        if (dense is None or dense < variant.fsdp) and not refusal(replace(shape, compressed_mask=True), variant):
+        if (dense is None or "dense_shard" in fixed or dense < variant.fsdp) and not refusal(
+            replace(shape, compressed_mask=True), variant
+        ):
             yield variant
 
 

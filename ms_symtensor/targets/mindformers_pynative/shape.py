@@ -97,11 +97,11 @@ def once(
 def shape_of(model: dict[str, Any]) -> ModelShape:
     """The dims that section `model` of a file gives. InputError for another family, or where one is missing."""
     family = model.get("model_type")
-    if family not in FAMILIES:
+    if not isinstance(family, str) or family not in FAMILIES:
         known = ", ".join(f"{name} ({title})" for name, title in FAMILIES.items())
         raise InputError(f"model_type {family!r} is not planned for MindFormers' PyNative mode: {known} are.")
     try:
-        return _shape(model, str(family))
+        return _shape({name: value for name, value in model.items() if value is not None}, family)
     except KeyError as error:
         raise InputError(
             f"the file's section `model` has no {error.args[0]}: it is needed to count the step."

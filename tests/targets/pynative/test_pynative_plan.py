@@ -11,13 +11,14 @@ from benchmarks.pynative import compared
 from ms_symtensor.bridge.pynative.interpreter import ask
 from ms_symtensor.cli import main
 from ms_symtensor.cluster.load import load
+from ms_symtensor.errors import InputError
 from ms_symtensor.targets.mindformers_pynative.checks import refusal
 from ms_symtensor.targets.mindformers_pynative.degrees import Degrees, Recompute, degrees_of
 from ms_symtensor.targets.mindformers_pynative.file import planned_config
 from ms_symtensor.targets.mindformers_pynative.layers import EXCHANGES
 from ms_symtensor.targets.mindformers_pynative.planning import priced, read_config
 from ms_symtensor.targets.mindformers_pynative.price import price
-from tests.targets.pynative.test_pynative_audit import DEEPSEEK, QWEN, needs_mindformers
+from tests.targets.pynative.test_pynative_audit import DEEPSEEK, QWEN, changed, needs_mindformers
 from tests.targets.pynative.test_pynative_predicted import DEEPSEEK as DEEPSEEK_SHAPE
 from tests.targets.pynative.test_pynative_predicted import QWEN as QWEN_SHAPE
 
@@ -217,3 +218,109 @@ def test_a_file_is_priced_as_it_is_and_planned_with_its_comments_kept(
     again = priced(read_config(str(tmp_path / "planned.yaml")), 64, load(CLUSTER))
     assert again.step_time_s == pytest.approx(data["step_time_s"], rel=1e-3)
     assert main([*request, "-o", str(tmp_path / "mine.yaml")]) == 2
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert main([*arguments, "--target", "mindformers-pynative"]) == 2
+    return capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "option",
+    ["--certify", "--pareto", "--top=3", "--hide=gradients", "--lora=8", "--max=tensor_parallel=2", "--dtype=float16"],
+)
+def test_an_option_that_is_not_read_is_refused(option: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    request = ("plan", "qwen3_32b", *REQUESTS["qwen3_32b"], "--out", str(tmp_path))
+    assert f"{option.partition('=')[0]} is not for" in refused(capsys, *request, option)
+    assert "--hide is not for" in refused(capsys, "mindformers", str(QWEN), "--hide", "gradients")
+    assert "--rank is not for" in refused(capsys, "audit", str(QWEN), "--rank", "1")
+
+
+@pytest.mark.parametrize(
+    ("fix", "words"),
+    [
+        (("tensor_parallel=3",), "leave a --fix out"),
+        (("dense_fsdp_shard_size=3",), "leave a --fix out"),
+        (("tensor_parallel=4", "tensor_parallel=8"), "given twice"),
+    ],
+)
+def test_pins_that_cannot_be_are_told(
+    fix: tuple[str, ...], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pins = [f"--fix={one}" for one in fix]
+    assert words in refused(capsys, "plan", "qwen3_32b", *REQUESTS["qwen3_32b"], "--out", str(tmp_path), *pins)
+
+
+def test_pins_beyond_what_is_searched_are_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pins = ("--fix=local_batch_size=8", "--fix=context_parallel=8", "--fix=dense_fsdp_shard_size=16", "--num-layers=4")
+    data = planned("qwen3_32b", tmp_path, capsys, *pins)
+    assert [data["degrees"][name] for name in ("local_batch", "context", "dense_shard")] == [8, 8, 16]
+
+
+@pytest.mark.parametrize("model", ["net.py:factory", str(QWEN.parents[4] / "examples" / "qwen3_8b.json")])
+def test_what_is_neither_of_the_zoo_nor_a_file_of_the_trainer_is_told(
+    model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "give qwen3_32b or deepseek_v3" in refused(
+        capsys, "plan", model, "--device-num", "8", "--out", str(tmp_path)
+    )
+
+
+@pytest.mark.parametrize(
+    ("sections", "words"),
+    [
+        ({"parallelism": {"tensor_parallel": "four"}}, "parallelism > tensor_parallel must be a whole number"),
+        ({"parallelism": {"pipeline_parallel_layers_per_stage": [3]}}, "must be a text"),
+        ({"training": {"local_batch_size": -1}}, "local_batch_size must be a whole number from 1 up"),
+        ({"model": {"hidden_size": None}}, "no hidden_size"),
+        ({"model": {"model_type": ["qwen3"]}}, "model_type"),
+        ({"recompute": {"mode": "full"}}, "full_recompute_layer is missing"),
+        ({"recompute": {"mode": "some"}}, "recompute.mode is 'some'"),
+    ],
+)
+def test_a_damaged_file_is_told_in_a_line(
+    sections: dict[str, Any], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = refused(capsys, "mindformers", changed(QWEN, tmp_path, **sections), "--device-num", "64")
+    assert words in told
+    assert len(told.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("file", "sections", "words"),
+    [
+        (QWEN, {"parallelism": {"sequence_parallel": False}}, "needs sequence_parallel"),
+        (QWEN, {"recompute": {"mode": "full", "full_recompute_layer": ["60-80"]}}, "layer 80 is recomputed"),
+        (DEEPSEEK, {"parallelism": {"pipeline_parallel": 2, "pipeline_parallel_layers_per_stage": ["0-9", "10-20"]}},
+         "not those of the network, 0-60"),
+    ],
+)  # fmt: skip
+def test_degrees_that_train_no_such_network_have_no_price(
+    file: Path, sections: dict[str, Any], words: str, tmp_path: Path
+) -> None:
+    devices = 64 if file == QWEN else 1024
+    with pytest.raises(InputError, match=words):
+        priced(read_config(changed(file, tmp_path, **sections)), devices, load(CLUSTER))
+
+
+def test_what_has_no_price_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = changed(QWEN, tmp_path, parallelism={"cpu_offload": True}, swap={"enable": True})
+    assert main(["mindformers", file, "--target", "mindformers-pynative", "--device-num", "64"]) == 0
+    assert "no price is known for parallelism.cpu_offload, swap.enable" in capsys.readouterr().err
+
+
+def test_another_length_of_a_users_file_is_that_of_its_data_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    request = ["plan", str(QWEN), "--device-num", "64", "--target", "mindformers-pynative", "--out", str(tmp_path)]
+    assert main([*request, "--seq-length", "8192"]) == 0
+    written = yaml.safe_load(next(tmp_path.glob("*_pynative.yaml")).read_text())
+    assert written["model"]["seq_length"] == written["train_dataset"]["dataloader"]["config"]["seq_length"] == 8192
+    capsys.readouterr()
+    assert "--seq-length is -5" in refused(capsys, *request[:4], *request[6:], "--seq-length", "-5")
+    assert "--num-layers is for" in refused(capsys, *request[:4], *request[6:], "--num-layers", "5")
+
+
+def test_other_commands_say_what_such_a_folder_is(deepseek: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", str(deepseek)]) == 2
+    assert "is a plan for mindformers-pynative" in capsys.readouterr().err

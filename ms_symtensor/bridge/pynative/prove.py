@@ -106,13 +106,18 @@ def _wait(workers: "list[subprocess.Popen[bytes]]", folder: Path, time_limit_s: 
     while any(worker.poll() is None for worker in workers):
         failed = [rank for rank, worker in enumerate(workers) if worker.poll() not in (None, 0)]
         if failed:
-            raise ExecutionError(f"process {failed[0]} of the proof ended: {_last(folder / f'worker_{failed[0]}.log')}")
+            raise _ended(failed[0], workers, folder)
         if time.monotonic() > end_s:
             raise ExecutionError(f"the processes of the proof did not end within {time_limit_s:g} s")
         time.sleep(0.1)
     failed = [rank for rank, worker in enumerate(workers) if worker.returncode]
     if failed:
-        raise ExecutionError(f"process {failed[0]} of the proof ended: {_last(folder / f'worker_{failed[0]}.log')}")
+        raise _ended(failed[0], workers, folder)
+
+
+def _ended(rank: int, workers: "list[subprocess.Popen[bytes]]", folder: Path) -> ExecutionError:
+    code, said = workers[rank].returncode, _last(folder / f"worker_{rank}.log")
+    return ExecutionError(f"process {rank} of the proof ended with code {code}: {said}")
 
 
 def _last(log: Path) -> str:

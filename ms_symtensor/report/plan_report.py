@@ -16,7 +16,7 @@ from ms_symtensor.report.rates import rates, rates_text
 from ms_symtensor.report.recomputation import in_short, recomputation_text
 from ms_symtensor.report.repeated_work import repeated_work_text
 from ms_symtensor.report.stage_report import stages_text
-from ms_symtensor.report.text import beside, seconds, share, size, table
+from ms_symtensor.report.text import beside, percent, seconds, share, size, table
 from ms_symtensor.strategy.loss import loss_note
 from ms_symtensor.strategy.plan import Plan, SearchReport
 from ms_symtensor.tensor.graph import Graph
@@ -209,7 +209,7 @@ def _collectives(costs: tuple[CollectiveCost, ...], most: int | None = None) -> 
 def search_text(search: SearchReport) -> str:
     """How much was searched, how, and how far from the optimum the plan can be."""
     above = (
-        f"at most {100 * search.optimality_gap:.2g} % above the optimum of" if search.optimality_gap > ROUNDING else ""
+        f"at most {percent(search.optimality_gap)} % above the optimum of" if search.optimality_gap > ROUNDING else ""
     )
     return f"Search: {search.candidates} candidates; {above or 'optimal in'} this model ({search.method})"
 

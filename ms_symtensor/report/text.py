@@ -15,6 +15,12 @@ def seconds(time_s: float) -> str:
     return "0 s" if time_s == 0 else f"{time_s / 1e-6:.2f} us"
 
 
+def percent(share: float, digits: int = 2) -> str:
+    """`share` in percent, with so many digits, or more where it is larger: 0.43, 12, 1,234."""
+    text = f"{100 * share:.{digits}g}"
+    return f"{100 * share:,.0f}" if "e+" in text else text
+
+
 def size(size_B: int) -> str:
     """`3.14 GiB`, `512 KiB`, `4 B`."""
     for unit_B, name in _SIZES:

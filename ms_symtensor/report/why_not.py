@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from ms_symtensor.errors import ImpossibleError, InfeasibleError, InputError
-from ms_symtensor.report.text import seconds, size, table
+from ms_symtensor.report.text import percent, seconds, size, table
 from ms_symtensor.search.constraints.limits import Limits, limits_of
 from ms_symtensor.strategy.plan import Plan
 
@@ -67,8 +67,8 @@ def why_not(plan: Plan, wanted: str, replan: Callable[[Limits, int], Plan]) -> s
             else "takes as long as the plan"
         )
         return f"{wanted}: {head}\n{_compared(plan, other, wanted)}"
-    slower = 100 * (theirs / plan.prediction.step_time_s - 1)
-    head = f"{wanted}: takes {seconds(theirs)} at best, {slower:.3g} % more than the plan, {ours}"
+    slower = percent(theirs / plan.prediction.step_time_s - 1, digits=3)
+    head = f"{wanted}: takes {seconds(theirs)} at best, {slower} % more than the plan, {ours}"
     return f"{head}\n{_compared(plan, other, wanted)}"
 
 

@@ -25,6 +25,7 @@ from statistics import fmean
 
 from model_zoo.config import TransformerConfig
 from ms_symtensor.errors import InfeasibleError, InputError, SymTensorError
+from ms_symtensor.search.constraints.limits import SWAP
 from ms_symtensor.search.constraints.obstacle import why_not_on_host
 from ms_symtensor.search.constraints.request import GIB, Request
 from ms_symtensor.strategy.plan import Plan, SearchReport
@@ -34,6 +35,7 @@ from ms_symtensor.uniform.fitting import Found, fitted, least_peaks_B
 from ms_symtensor.uniform.layout import UniformLayout
 from ms_symtensor.uniform.moving import moved
 from ms_symtensor.uniform.prices import Prices
+from ms_symtensor.uniform.request import pinned_layout
 from ms_symtensor.uniform.rules import ANY, Rules
 from ms_symtensor.uniform.space import Refused, layouts, levels_of
 
@@ -147,15 +149,25 @@ def _fitting(prices: Prices, rules: Rules, work: float = math.inf) -> _Looked:
     request, refused = prices.request, Refused()
     looked = _look(prices, rules, refused, work)
     if math.isinf(looked.least_s) and math.isinf(looked.least_B):
-        raise InputError(
-            f"no uniform layout on {request.device_num} devices: {refused.reason or 'the pins leave none'}"
-        )
+        why = refused.reason or _why_not_as_pinned(prices.config, request) or "the pins leave none"
+        raise InputError(f"no uniform layout on {request.device_num} devices: {why}")
     if not looked.fits:
+        has_room = request.cluster.host is not None and not request.limits.names(SWAP)
+        offload = f", a smaller batch, or --fix {SWAP}=yes" if has_room else ""
         raise InfeasibleError(
             f"no uniform layout fits {request.limit_B / GIB:.1f} GiB on {request.device_num} devices: the one that needs least"
-            f" needs {looked.least_B / GIB:.1f} GiB at least; give more devices, a smaller batch, or --fix swap_optimizer=yes"
+            f" needs {looked.least_B / GIB:.1f} GiB at least; give more devices{offload or ' or a smaller batch'}"
         )
     return looked
+
+
+def _why_not_as_pinned(config: TransformerConfig, request: Request) -> str:
+    """Why there is no layout with the pinned degrees and no others; empty if there is one."""
+    try:
+        estimate(config, pinned_layout(config, request.limits, request.device_num), request)
+    except SymTensorError as error:
+        return str(error)
+    return ""
 
 
 def _best(prices: Prices, fits: list[Found], rules: Rules) -> Found:

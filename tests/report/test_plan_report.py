@@ -12,6 +12,7 @@ from ms_symtensor.strategy.plan import SearchReport
         (0.0, "optimal in this model"),
         (2.2e-16, "optimal in this model"),
         (4.27e-3, "at most 0.43 % above the optimum of this model"),
+        (1.2345, "at most 123 % above the optimum of this model"),
     ),
 )
 def test_a_gap_of_rounding_is_none(gap: float, says: str) -> None:

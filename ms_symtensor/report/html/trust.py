@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ms_symtensor.report.html.markup import Cell, Html, copied, element, folded, joined, number, section, table
+from ms_symtensor.report.text import percent
 from ms_symtensor.strategy.folder import PlanFolder
 from ms_symtensor.strategy.plan import Plan
 from ms_symtensor.strategy.record import PROVED_FILE, VERIFIED_FILE, recorded
@@ -45,7 +46,7 @@ def trust_section(folder: PlanFolder, plan: Plan, place: str) -> Html:
         ("proved", *_proved(recorded(folder, PROVED_FILE), f"symtensor prove {place}")),
     ]
     gap = plan.search.optimality_gap
-    said = f"At most {100 * gap:.2g} % above the optimum of this model." if gap > 1e-9 else "Optimal in this model."
+    said = f"At most {percent(gap)} % above the optimum of this model." if gap > 1e-9 else "Optimal in this model."
     figures = json.loads(ACCURACY.read_text(encoding="utf-8"))["figures"]
     mine = [one for one in figures if one["cluster"] == plan.cluster]
     others = [one for one in figures if one["cluster"] != plan.cluster]

@@ -255,7 +255,7 @@ def _number(name: str, value: object) -> int:
     if text in words:
         return words[text]
     try:
-        number = int(text)
+        number = int(text.removeprefix("level") if name == "optimizer_level" else text)  # a report says level1
     except ValueError:
         raise InputError(f"{name}={text}: give {_range(name)}") from None
     if name == SHARD_SIZE and number not in (-1, 1):

@@ -17,6 +17,7 @@ def test_words_and_numbers():
 def test_what_is_sharded_over_all_copies_has_a_level():
     assert limits_of([("optimizer_weight_shard_size", "-1")]) == Limits({"optimizer_level": 1})
     assert limits_of([("optimizer_weight_shard_size", 1)]) == Limits({}, {"optimizer_level": 0})
+    assert limits_of([("optimizer_level", "level1")]) == limits_of([("optimizer_level", "1")])
 
 
 def test_how_many_blocks_are_recomputed():

@@ -1,10 +1,11 @@
-"""Writes config.json files with published dims by transformers' own classes, and counts the parameters of their networks.
+"""Writes config.json files by transformers' own classes, and counts the parameters of their networks.
 
     python -m venv oracle && oracle/bin/pip install torch transformers
     oracle/bin/python benchmarks/config_files.py            # compares with what is stored; exit code 1 where they differ
     oracle/bin/python benchmarks/config_files.py --write    # writes the files and the table again
 
-The dims are those of benchmarks/data/published_networks.csv, each row with its source. Counted is the network on torch's meta
+The dims are those of benchmarks/data/published_networks.csv, each row with its source. One more file has the defaults of classes
+that no row has, with what is `GIVEN` where they take no sensible value by themselves. Counted is the network on torch's meta
 device, without weights: parameters, each once where two are tied, and apart the corrections that routers keep as buffers. A
 model_type that transformers has no class for is written and counted by the class of the same form (`AS`).
 """
@@ -24,6 +25,7 @@ ROOT = Path(__file__).parents[1]
 ROWS = ROOT / "benchmarks" / "data" / "published_networks.csv"
 FILES = ROOT / "tests" / "data" / "configs"
 COUNTS = FILES / "parameters.csv"
+DEFAULTS = FILES / "class_defaults.json"
 AS = {
     "internlm2": "llama", "telechat3": "llama", "kimi_k2": "deepseek_v3", "telechat3_moe": "deepseek_v3",
     "gemma3": "gemma3_text",
@@ -51,6 +53,26 @@ _MORE: Mapping[str, dict[str, Any]] = {
     "gpt-oss-20b": {"layer_types": ["sliding_attention", "full_attention"] * 12},
 }
 """What a row's `other_parts` say that its columns do not."""
+
+_NO_DROPOUT = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
+_GROUPED = {"head_dim": 128, "num_key_value_heads": 8}
+_GRANITE = {
+    "embedding_multiplier": 12.0, "residual_multiplier": 0.22, "attention_multiplier": 0.0078125, "logits_scaling": 16.0,
+}  # fmt: skip
+_PLAIN = """smollm3 ernie4_5 qwen2_vl qwen3_vl qwen3_vl_moe qwen2_moe gemma olmo2 olmoe ministral3 mistral4 cwm iquestcoder
+    exaone exaone4 exaone_moe helium youtu hy_v3 paddleocr_vl qwen2_5_omni_thinker glm4v glm_ocr olmo hyperclovax minicpm3
+    cohere cohere2 stablelm starcoder2 phi persimmon gpt_neox arcee jais2 flex_olmo mellum solar_open sarvam_moe sarvam_mla
+    glm4_moe_lite"""
+GIVEN: Mapping[str, dict[str, Any]] = {kind: {} for kind in _PLAIN.split()} | {
+    "ministral": _GROUPED, "hunyuan_v1_dense": _GROUPED, "hunyuan_vl": _GROUPED, "nemotron": {"num_key_value_heads": 8},
+    "hunyuan_v1_moe": _GROUPED | {"num_experts": 64, "moe_topk": 8, "intermediate_size": 3072},
+    "dots1": {"n_routed_experts": 128, "num_experts_per_tok": 6, "n_shared_experts": 2, "first_k_dense_replace": 1},
+    "glm4v_moe": {"head_dim": 128}, "qwen3_omni_moe_thinker": {"num_attention_heads": 32, "head_dim": 128},
+    "granite": _GRANITE, "granitemoe": _GRANITE, "granitemoeshared": _GRANITE | {"shared_intermediate_size": 1024},
+    "gpt2": _NO_DROPOUT, "gpt_bigcode": _NO_DROPOUT, "opt": {"dropout": 0.0},
+    "seed_oss": {"attention_dropout": 0.0, "residual_dropout": 0.0},
+}  # fmt: skip
+"""What each class is called with."""
 
 _COLUMNS = {
     "hidden": "hidden_size", "layers": "num_hidden_layers", "heads": "num_attention_heads",
@@ -117,17 +139,39 @@ def count(data: Mapping[str, Any]) -> tuple[int, int]:
     """Parameters of the text network of a config.json, and corrections in buffers of its routers."""
     import torch
     from transformers import CONFIG_MAPPING, AutoModelForCausalLM, AutoModelForImageTextToText
+    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
     kind = AS.get(data["model_type"], data["model_type"])
     config = CONFIG_MAPPING[kind].from_dict({**data, "model_type": kind})
-    build = AutoModelForImageTextToText if "vision_config" in data else AutoModelForCausalLM
+    is_text = "text_config" not in data and kind in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+    build = AutoModelForCausalLM if is_text else AutoModelForImageTextToText
     with torch.device("meta"):
         model = build.from_config(config)
     if getattr(config, "tie_word_embeddings", False):
         model.tie_weights()
-    text = {name: p for name, p in model.named_parameters() if not re.search(r"visual|vision|multi_modal", name)}
+    named = "language_model|lm_head" if "text_config" in data else ""
+    text = {name: p for name, p in model.named_parameters() if re.search(named, name)}
     corrections = sum(b.numel() for name, b in model.named_buffers() if name.endswith("e_score_correction_bias"))
     return sum(p.numel() for p in text.values()), corrections
+
+
+def defaults() -> str:
+    """The defaults of a class and its counts, a line for every class; of a multimodal one those of its text network."""
+    from transformers import CONFIG_MAPPING
+
+    lines = []
+    for kind, given in sorted(GIVEN.items()):
+        outer = CONFIG_MAPPING[kind]
+        is_text = "text_config" not in getattr(outer, "sub_configs", {})
+        config = outer(**given) if is_text else outer(text_config=given)
+        data = json.loads(config.to_json_string(use_diff=True))
+        if not is_text:
+            data = {key: data[key] for key in ("model_type", "text_config", "tie_word_embeddings") if key in data}
+        parameters, corrections = count(data)
+        said = {"parameters": parameters, "corrections_in_buffers": corrections, "given": given, "config": data}
+        lines.append(f"{json.dumps(kind)}: {json.dumps(said)}")
+        print(kind, parameters, corrections, file=sys.stderr)
+    return "{\n" + ",\n".join(lines) + "\n}\n"
 
 
 def main() -> int:
@@ -150,10 +194,11 @@ def main() -> int:
         counted = AS.get(row["model_type"], row["model_type"])
         writer.writerow((file.name, row["model"], counted, *count(json.loads(text))))
         print(table.getvalue().splitlines()[-1], file=sys.stderr)
-    if chosen.write:
-        COUNTS.write_text(table.getvalue(), encoding="utf-8")
-    elif COUNTS.read_text(encoding="utf-8") != table.getvalue():
-        wrong.append(COUNTS.name)
+    for file, text in ((COUNTS, table.getvalue()), (DEFAULTS, defaults())):
+        if chosen.write:
+            file.write_text(text, encoding="utf-8")
+        elif file.read_text(encoding="utf-8") != text:
+            wrong.append(file.name)
     for name in wrong:
         print(f"differs from what is stored: {name}", file=sys.stderr)
     return 1 if wrong else 0

@@ -8,7 +8,7 @@ from mindspore import Tensor, lazy_inline, nn, ops
 from model_zoo.config import BlockKind, TransformerConfig
 from model_zoo.experts import MixtureOfExperts, empty_places
 from model_zoo.latent_attention import LatentAttention
-from model_zoo.layers import FeedForward, GatedFeedForward, Norm, SelfAttention, attention_mask, rotary_tables
+from model_zoo.layers import FeedForward, GatedFeedForward, Norm, SelfAttention, attention_mask, dtype_of, rotary_tables
 
 
 @dataclass(frozen=True)
@@ -32,17 +32,20 @@ def constants(config: TransformerConfig) -> Constants:
 
 class TransformerBlock(nn.Cell):
     """One layer: attention and feed-forward, each with a residual sum. Norms stand before these branches, after them or both
-    (decoder), or after the sum (encoder).
+    (decoder), or after the sum (encoder). Branches that stand side by side read the block's input, of their own norms or one.
     """
 
     def __init__(self, config: TransformerConfig, shared: Constants, kind: BlockKind) -> None:
         super().__init__()
         self.kind = str(kind)
         self.is_decoder = config.causal
-        self.norms_before = not config.causal or config.branch_norm != "after"
-        self.norms_after = config.causal and config.branch_norm != "before"
+        before, after = config.norms_branches
+        self.norms_before, self.norms_after = before or not config.causal, after and config.causal
+        self.is_parallel, self.shares_norm = config.is_parallel, config.branch_norm == "shared"
         if self.norms_before:
-            self.attention_norm, self.feed_forward_norm = (Norm(config, config.hidden_size) for _ in range(2))
+            self.attention_norm = Norm(config, config.hidden_size)
+        if self.norms_before and not self.shares_norm:
+            self.feed_forward_norm = Norm(config, config.hidden_size)
         if self.norms_after:
             self.attended_norm, self.fed_forward_norm = (Norm(config, config.hidden_size) for _ in range(2))
         tables, mask = shared.rotary.get(kind.rotary_base) if kind.rotary else None, shared.mask[kind.window]
@@ -55,16 +58,30 @@ class TransformerBlock(nn.Cell):
             assert shared.empty is not None
             self.feed_forward = MixtureOfExperts(config, shared.empty)
         else:
-            dense = FeedForward if config.activation == "gelu" else GatedFeedForward
+            dense = GatedFeedForward if config.is_gated else FeedForward
             self.feed_forward = dense(config, config.intermediate_size)
         self.add_attention, self.add_feed_forward = ops.Add(), ops.Add()
+        self.is_scaled = config.branch_scale != 1.0
+        if self.is_scaled:
+            self.scale = Tensor(config.branch_scale, dtype_of(config.compute_dtype))
+            self.scale_attention, self.scale_feed_forward = ops.Mul(), ops.Mul()
 
     def construct(self, x: Tensor) -> Tensor:
         if self.is_decoder:
-            attended = self.attention(self.attention_norm(x) if self.norms_before else x)
-            x = self.add_attention(x, self.attended_norm(attended) if self.norms_after else attended)
-            fed = self.feed_forward(self.feed_forward_norm(x) if self.norms_before else x)
-            return self.add_feed_forward(x, self.fed_forward_norm(fed) if self.norms_after else fed)
+            read = self.attention_norm(x) if self.norms_before else x
+            attended = self.attention(read)
+            attended = self.attended_norm(attended) if self.norms_after else attended
+            attended = self.scale_attention(attended, self.scale) if self.is_scaled else attended
+            if not self.is_parallel:
+                x = self.add_attention(x, attended)
+            if self.norms_before and not self.shares_norm:
+                read = self.feed_forward_norm(x)
+            fed = self.feed_forward(read if self.norms_before else x)
+            fed = self.fed_forward_norm(fed) if self.norms_after else fed
+            fed = self.scale_feed_forward(fed, self.scale) if self.is_scaled else fed
+            if self.is_parallel:
+                x = self.add_attention(x, attended)
+            return self.add_feed_forward(x, fed)
         x = self.attention_norm(self.add_attention(x, self.attention(x)))
         return self.feed_forward_norm(self.add_feed_forward(x, self.feed_forward(x)))
 

@@ -44,15 +44,16 @@ class Layers(Operators):
         c = self.config
         with self.emit.cell(attribute, "Norm"):
             x = self.cast("cast_in", x, "float32")
-            gamma = self.table(x.shape[-1:], "float32")
-            if has_weight:
+            gamma = beta = self.table(x.shape[-1:], "float32")
+            if has_weight and c.norm != "layer_norm_no_weight":
                 gamma = self.emit.parameter("gamma", x.shape[-1:], "float32", c.trains_base)
             epsilon = Constant(float32(c.norm_epsilon))
             statistic = TensorType((*x.shape[:-1], 1), "float32")
             if c.norm == "rms_norm":
                 x = self.emit.op("RmsNorm", "norm", (x, gamma, epsilon), x.type, statistic)[0]
             else:
-                beta = self.emit.parameter("beta", x.shape[-1:], "float32", c.trains_base)
+                if c.norm == "layer_norm":
+                    beta = self.emit.parameter("beta", x.shape[-1:], "float32", c.trains_base)
                 arguments = (x, gamma, beta, Constant(-1), Constant(-1), epsilon)
                 x = self.emit.op("LayerNorm", "norm", arguments, x.type, statistic, statistic)[0]
             return self.cast("cast_out", x, c.compute_dtype)
@@ -163,21 +164,28 @@ class Layers(Operators):
             if c.position == "rotary" and kind.rotary:
                 query = self.rotary_embedding("rotary_query", query)
                 key = self.rotary_embedding("rotary_key", key)
-                if c.qk_norm == "rotated":
-                    query, key = self.norm("query_norm", query, False), self.norm("key_norm", key, False)
+            if c.qk_norm == "rotated_head" or (c.qk_norm == "rotated" and kind.rotary):
+                weighs = c.qk_norm == "rotated_head"
+                query, key = self.norm("query_norm", query, weighs), self.norm("key_norm", key, weighs)
             out = self.reshape("merge_heads", self.core(query, key, value, kind.window), (tokens, c.query_size))
             return self.linear("output", out, c.hidden_size, c.linear_bias or c.output_bias)
 
     def feed_forward(self, attribute: str, x: Value, width: int) -> Value:
         c = self.config
-        is_gated = c.activation != "gelu"
-        with self.emit.cell(attribute, "GatedFeedForward" if is_gated else "FeedForward"):
-            if is_gated:
+        with self.emit.cell(attribute, "GatedFeedForward" if c.is_gated else "FeedForward"):
+            if c.is_gated:
                 gate = self.linear("gate", x, width, c.linear_bias)
                 gate = (
                     self.unary("SiLU", "silu", gate) if c.activation == "swiglu" else self.unary("GeLU", "gelu", gate)
                 )
                 x = self.binary("Mul", "mul", gate, self.linear("up", x, width, c.linear_bias))
             else:
-                x = self.unary("GeLU", "gelu", self.linear("up", x, width, c.linear_bias))
+                x = self.activation(self.linear("up", x, width, c.linear_bias))
             return self.linear("down", x, c.hidden_size, c.linear_bias)
+
+    def activation(self, x: Value) -> Value:
+        name = self.config.activation
+        if name == "gelu":
+            return self.unary("GeLU", "gelu", x)
+        x = self.unary("ReLU", "relu", x)
+        return self.unary("Square", "square", x) if name == "relu2" else x

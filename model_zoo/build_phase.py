@@ -80,7 +80,7 @@ def _phase_block(
     network: "_Network", phase: Phase, x: Value, tables: Pair, paging: list[Value], has_experts: bool
 ) -> Value:
     c = network.config
-    before, after = c.branch_norm != "after", c.branch_norm != "before"
+    before, after = c.norms_branches
     attention = _cached_attention if c.latent_attention is None else cached_latent_attention
     attended = attention(network, phase, network.norm("attention_norm", x) if before else x, tables, paging)
     attended = network.norm("attended_norm", attended) if after else attended

@@ -35,14 +35,25 @@ class _Network(Layers):
         c = self.config
         feed_forward = self.mixture_of_experts if kind.experts else self.dense_feed_forward
         if c.causal:
-            before, after = c.branch_norm != "after", c.branch_norm != "before"
-            attended = self.attend(self.norm("attention_norm", x) if before else x, kind)
-            attended = self.norm("attended_norm", attended) if after else attended
-            x = self.binary("Add", "add_attention", x, attended)
-            fed = feed_forward(self.norm("feed_forward_norm", x) if before else x)
-            return self.binary("Add", "add_feed_forward", x, self.norm("fed_forward_norm", fed) if after else fed)
+            before, after = c.norms_branches
+            read = self.norm("attention_norm", x) if before else x
+            attended = self.attend(read, kind)
+            attended = self.branch("attention", self.norm("attended_norm", attended) if after else attended)
+            if not c.is_parallel:
+                x = self.binary("Add", "add_attention", x, attended)
+            if before and c.branch_norm != "shared":
+                read = self.norm("feed_forward_norm", x)
+            fed = feed_forward(read if before else x)
+            fed = self.branch("feed_forward", self.norm("fed_forward_norm", fed) if after else fed)
+            if c.is_parallel:
+                x = self.binary("Add", "add_attention", x, attended)
+            return self.binary("Add", "add_feed_forward", x, fed)
         x = self.norm("attention_norm", self.binary("Add", "add_attention", x, self.attend(x, kind)))
         return self.norm("feed_forward_norm", self.binary("Add", "add_feed_forward", x, feed_forward(x)))
+
+    def branch(self, name: str, x: Value) -> Value:
+        c = self.config
+        return x if c.branch_scale == 1.0 else self.binary("Mul", f"scale_{name}", x, self.table((), c.compute_dtype))
 
     def attend(self, x: Value, kind: BlockKind) -> Value:
         return self.self_attention(x, kind) if self.config.latent_attention is None else latent_attention(self, x)
@@ -78,6 +89,8 @@ class _Network(Layers):
             if c.head_bias or not c.causal:
                 bias = self.weight("bias", (c.vocab_size,), c.trains_vocabulary)
                 logits = self.binary("Add", "add_bias", logits, bias)
+            if c.logit_scale != 1.0:
+                logits = self.binary("Mul", "mul_scale", logits, self.table((), "float32"))
             return self.cap("cap", logits) if c.logit_cap else logits
 
     def cross_entropy(self, logits: Value, labels: Value, loss_mask: Value) -> Value:

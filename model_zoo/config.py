@@ -8,10 +8,10 @@ from typing import Literal
 from model_zoo.phase import EIGHT_BITS, Phase
 from ms_symtensor.errors import InputError
 
-Norm = Literal["rms_norm", "layer_norm"]
-Activation = Literal["swiglu", "geglu", "gelu"]
-QkNorm = Literal["head", "projection", "rotated"]
-BranchNorm = Literal["before", "after", "both"]
+Norm = Literal["rms_norm", "layer_norm", "layer_norm_no_bias", "layer_norm_no_weight"]
+Activation = Literal["swiglu", "geglu", "gelu", "relu", "relu2"]
+QkNorm = Literal["head", "projection", "rotated", "rotated_head"]
+BranchNorm = Literal["before", "after", "both", "beside", "shared"]
 Position = Literal["rotary", "learned"]
 Attention = Literal["flash", "self"]
 
@@ -156,9 +156,12 @@ class TransformerConfig:
     type_vocab_size: int = 0
     output_bias: bool = False  # of attention's output; `linear_bias` gives it one too
     qk_norm: QkNorm | None = (
-        None  # of query and key: every head or all heads together; a head without weight, once rotated
+        None  # of query and key: every head or all heads together; a head without weight, or with one, once rotated
     )
-    branch_norm: BranchNorm = "before"  # where a decoder's attention and feed-forward are normalised
+    branch_norm: BranchNorm = (
+        "before"  # where a decoder's branches are normalised; "beside", "shared": both read the block's input
+    )
+    branch_scale: float = 1.0  # what attention and feed-forward are multiplied with before they are added
     rotary_base: float = 10000.0
     rotated_size: int = 0  # dims of a head that are rotated, its first ones; 0: all
     head_dim: int = 0  # 0: hidden_size / num_heads
@@ -167,6 +170,7 @@ class TransformerConfig:
     head_bias: bool = False  # of the vocabulary's head; encoders have it
     score_cap: float = 0.0  # scores of attention s become cap * tanh(s / cap); 0: they stay
     logit_cap: float = 0.0  # so do the vocabulary's
+    logit_scale: float = 1.0  # what these are multiplied with
     embedding_scale: float = 1.0
     lora: Lora | None = None
     experts: Experts | None = None
@@ -220,6 +224,21 @@ class TransformerConfig:
                 f"{self.name} has {self.max_position_embeddings} learned positions, so seq_length {self.seq_length} is "
                 f"too long; use at most {self.max_position_embeddings}"
             )
+
+    @property
+    def is_gated(self) -> bool:
+        """Whether a feed-forward multiplies what it projects up with a gate."""
+        return self.activation in ("swiglu", "geglu")
+
+    @property
+    def is_parallel(self) -> bool:
+        """Whether the feed-forward reads what attention reads, not its sum."""
+        return self.branch_norm in ("beside", "shared")
+
+    @property
+    def norms_branches(self) -> tuple[bool, bool]:
+        """Whether a decoder's attention and feed-forward are normalised before, and after."""
+        return self.branch_norm != "after", self.branch_norm in ("after", "both")
 
     @property
     def network(self) -> Network:

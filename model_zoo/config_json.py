@@ -9,9 +9,10 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from model_zoo.config import DEFAULT_SEQ_LENGTH, MOST_LAYERS, BlockKind, Experts, LatentSizes, TransformerConfig
+from model_zoo import derived
+from model_zoo.config import DEFAULT_SEQ_LENGTH, MOST_LAYERS, BlockKind, TransformerConfig
 from model_zoo.fact_types import typed
-from model_zoo.families import ACTIVATIONS, FAMILIES, HARMLESS, KEYS, LACKING, LEFT_OUT, NEAREST, Family
+from model_zoo.families import FAMILIES, HARMLESS, KEYS, LACKING, LEFT_OUT, NEAREST, TOWERLESS, Family
 from model_zoo.layer_kinds import CHUNKED, FULL, SLIDING, attention_types, kinds_of
 from model_zoo.silent import SILENT
 from ms_symtensor.errors import InputError
@@ -19,9 +20,6 @@ from ms_symtensor.files.reading import read_json
 
 FILE = "config.json"
 _LARGEST_B = 1 << 22  # a config.json has some kilobytes; a saved graph may have gigabytes
-_SECOND_TOKEN_WEIGHT = (
-    0.3  # DeepSeek-V3's in most of its training (arXiv:2412.19437, 4.2); no size or time depends on it
-)
 _TELLING = {"model_type", "text_config", "architectures", "num_hidden_layers"}  # one of these is in every config.json
 _NAMED = 3  # so many keys of a kind are named in a message
 
@@ -55,12 +53,7 @@ def read(path: Path, dims: Sequence[str] = (), seq_length: int | None = None, ap
     Raises:
         InputError: for a file that is none, an unknown model_type, and keys that say what the zoo cannot express.
     """
-    data = _loaded(path)
-    text = data.get("text_config")
-    notes = [f"{key} is left out: {why}" for key, why in LEFT_OUT.items() if data.get(key)]
-    if isinstance(text, dict):
-        outer = {key: data[key] for key in ("tie_word_embeddings",) if key in data}
-        data = {"model_type": f"{data.get('model_type', '')}_text"} | text | outer
+    data, notes = _text_network(_loaded(path))
     for dim in dims:
         key, _, value = dim.partition("=")
         if not key.strip() or not value.strip():
@@ -73,16 +66,37 @@ def read(path: Path, dims: Sequence[str] = (), seq_length: int | None = None, ap
     return Described(found.config, (*notes, *found.notes))
 
 
+def _text_network(data: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """What a file says of its text network, and of the parts beside it, each of which a line names."""
+    levels = [data]
+    for key in ("thinker_config", "text_config", "llm_config", "language_config"):
+        if isinstance(levels[-1].get(key), dict):
+            levels.append(levels[-1][key])
+    said = (f"{key} is left out: {why}" for level in levels for key, why in LEFT_OUT.items() if level.get(key))
+    notes = list(dict.fromkeys(said))
+    if len(levels) == 1:
+        return data, notes
+    beside = [key for level in levels[:-1] for key, value in level.items() if isinstance(value, dict) and value]
+    towers = [key for key in beside if key not in TOWERLESS]
+    if towers or not notes:
+        named = _some(towers) or "what stands beside the text network"
+        notes.append(f"{named} is left out: what is planned is the text network")
+    around = levels[-2]
+    outer = {key: around[key] for key in ("tie_word_embeddings",) if key in around}
+    return {"model_type": f"{around.get('model_type', '')}_text"} | levels[-1] | outer, notes
+
+
 def _network(data: Mapping[str, Any], name: str, seq_length: int | None, approximate: bool) -> Described:
     kind = str(data.get("model_type", ""))
     family = FAMILIES.get(kind) or FAMILIES.get(kind.removesuffix("_text"))
     if family is None:
-        known = get_close_matches(kind, FAMILIES, cutoff=0.5) or ["llama", "qwen3", "deepseek_v3"]
+        known = get_close_matches(kind.removesuffix("_text"), FAMILIES, cutoff=0.75)
+        such = f", such as {' or '.join(known)}" if known else ""
         raise InputError(
             f"model_type {kind!r} is not known (docs/howto/config_json.md has the list). Where it is a known one by another"
-            f" name, give that: --dim model_type=NAME, such as {' or '.join(known)}"
+            f" name, give that: --dim model_type=NAME{such}"
             if kind
-            else f"lacks model_type: give --dim model_type=NAME, such as {' or '.join(known)}"
+            else "lacks model_type: give --dim model_type=NAME, such as llama or qwen3 or deepseek_v3"
         )
     said, refused = _said(data, family)
     _approximated(refused, approximate)
@@ -91,8 +105,8 @@ def _network(data: Mapping[str, Any], name: str, seq_length: int | None, approxi
     silent = SILENT.get(kind) or SILENT.get(kind.removesuffix("_text")) or {}
     facts = {**silent, **family.silent, **facts, **family.fixed}
     _require_parts(family, facts)
-    _rope(facts)
-    layers = _number(facts, "num_layers")
+    derived.read_rope(facts)
+    layers = derived.number_of(facts, "num_layers")
     if layers > MOST_LAYERS:
         raise InputError(f"num_hidden_layers is {layers}; it must be at most {MOST_LAYERS}")
     facts["seq_length"] = seq_length or min(DEFAULT_SEQ_LENGTH, facts.get("max_position_embeddings") or math.inf)
@@ -156,137 +170,51 @@ def _some(keys: list[str]) -> str:
 
 
 def _config(name: str, facts: dict[str, Any], kinds: tuple[BlockKind, ...]) -> TransformerConfig:
-    heads, latent = _number(facts, "num_heads"), _latent(facts)
-    hidden = _number(facts, "hidden_size")
-    experts = _experts(facts) if any(kind.experts for kind in kinds) else None
+    heads, latent = derived.number_of(facts, "num_heads"), derived.latent_sizes(facts)
+    hidden = derived.number_of(facts, "hidden_size")
+    experts = derived.experts_of(facts) if any(kind.experts for kind in kinds) else None
     head_dim = facts.get("head_dim") or hidden // heads
     rotary: dict[str, Any] = {}
     if latent is not None:
         head_dim = facts["plain_head_dim"] + latent.rotary_head_dim
     else:
-        rotary = _rotary(facts, head_dim)
+        rotary = derived.rotated_size(facts, head_dim)
     dense = sum(not kind.experts for kind in kinds) if experts is not None else 0
     prefix = tuple(BlockKind(experts=experts is not None and n >= dense) for n in range(len(kinds)))
-    score_size = facts.get("score_size") or 0
+    score_size = derived.score_size(facts)
+    if facts.get("embedding_size") not in (None, hidden):
+        raise InputError(
+            f"word_embed_proj_dim {facts['embedding_size']}: the zoo's embeddings are as wide as its blocks"
+        )
     config: dict[str, Any] = {
         "hidden_size": hidden, "num_layers": len(kinds), "num_heads": heads,
-        "n_kv_heads": facts.get("n_kv_heads") or heads, "head_dim": head_dim, "vocab_size": _number(facts, "vocab_size"),
+        "n_kv_heads": derived.kv_heads(facts, heads), "head_dim": head_dim, "vocab_size": derived.number_of(facts, "vocab_size"),
         "intermediate_size": facts.get("intermediate_size") or (experts and not dense and experts.intermediate_size)
-        or _number(facts, "intermediate_size"),
-        "max_position_embeddings": facts.get("max_position_embeddings") or DEFAULT_SEQ_LENGTH,
+        or (facts.get("wide") and 4 * hidden) or derived.number_of(facts, "intermediate_size"),
+        "max_position_embeddings": (facts.get("max_position_embeddings") or DEFAULT_SEQ_LENGTH)
+        + facts.get("more_positions", 0),
         "norm": facts.get("norm", "rms_norm"), "norm_epsilon": facts.get("norm_epsilon") or 1e-6,
-        "activation": _activation(facts), "position": "rotary",
-        "tied_embeddings": bool(facts.get("tied_embeddings")), "qk_norm": _qk_norm(facts),
-        "branch_norm": facts.get("branch_norm", "before"), "score_size": 0 if score_size == head_dim else score_size,
+        "activation": derived.activation(facts), "position": facts.get("position", "rotary"),
+        "tied_embeddings": bool(facts.get("tied_embeddings")), "qk_norm": derived.qk_norm(facts),
+        "branch_norm": derived.branch_norm(facts), "score_size": 0 if score_size == head_dim else score_size,
         "score_cap": facts.get("score_cap") or 0.0, "logit_cap": facts.get("logit_cap") or 0.0,
         "sinks": bool(facts.get("sinks")), "head_bias": bool(facts.get("head_bias")),
-        "embedding_scale": math.sqrt(hidden) if facts.get("scales_embedding") else 1.0,
         "rotary_base": float(facts.get("rotary_base") or 10000.0), "latent_attention": latent, "experts": experts,
-        "second_token_weight": _second_token_weight(facts), "dense_layers": 0 if kinds != prefix else dense,
+        "second_token_weight": derived.second_token_weight(facts), "dense_layers": 0 if kinds != prefix else dense,
         "kinds": kinds if kinds != prefix else (), "seq_length": int(facts["seq_length"]),
     }  # fmt: skip
     config["attention"] = "self" if config["score_cap"] or config["sinks"] else "flash"
-    return TransformerConfig(name=name, **config | rotary | _biases(facts, latent))
-
-
-def _latent(facts: dict[str, Any]) -> LatentSizes | None:
-    if not facts.get("latent.key_value_rank"):
-        return None
-    for name in ("plain_head_dim", "latent.rotary_head_dim", "latent.value_head_dim"):
-        _number(facts, name)
-    if facts["latent.rotary_head_dim"] % 2:
-        raise InputError(f"qk_rope_head_dim is {facts['latent.rotary_head_dim']}: give an even number")
-    sizes = {
-        name: facts.get(f"latent.{name}") or 0 for name in LatentSizes.__dataclass_fields__ if name != "pads_values"
-    }
-    return LatentSizes(**sizes, pads_values=False)
-
-
-def _experts(facts: dict[str, Any]) -> Experts:
-    if facts.get("topk_method") == "greedy":
-        facts |= {"experts.groups": 1, "experts.groups_per_token": 1}
-    said = {field: facts.get(f"experts.{field}") for field in Experts.__dataclass_fields__}
-    of: dict[str, Any] = {field: value for field, value in said.items() if value is not None}
-    number, per_token, size = (_number(facts, f"experts.{f}") for f in ("number", "per_token", "intermediate_size"))
-    if facts.get("uses_correction") is False:
-        raise InputError("use_routing_bias false: the zoo's sigmoid routing has a correction")
-    shared = facts.get("experts.shared_size") or (facts.get("shared_num") or 0) * size
-    gate = bool(facts.get("experts.shared_gate")) and shared > 0
-    groups, best = of.get("groups") or 1, of.get("groups_per_token") or 1
-    if number % groups or best > groups or per_token > number // groups * best:
-        raise InputError(
-            f"num_experts_per_tok {per_token} of {number} experts, from {best} (topk_group) of {groups} (n_group) groups, is none"
-        )
-    of |= {"groups": groups, "groups_per_token": best}
-    return Experts(**of | {"number": number, "per_token": per_token, "shared_size": shared, "shared_gate": gate})
-
-
-def _rotary(facts: Mapping[str, Any], head_dim: int) -> dict[str, Any]:
-    share = facts.get("rotated_share")
-    size = facts.get("rotated_size") or (int(head_dim * share) if share else head_dim)
-    if size % 2 or not 0 < size <= head_dim:
-        raise InputError(f"{size} dims of a head of {head_dim} are rotated: give an even number of them")
-    return {"rotated_size": 0 if size == head_dim else size}
-
-
-def _rope(facts: dict[str, Any]) -> None:
-    """What transformers 5 says of the rotation in one record, or in one for each attention."""
-    rope = facts.pop("rope", None) or {}
-    local, rope = (
-        typed("rope_parameters", "rope", rope.get(kind)) or other for kind, other in ((SLIDING, {}), (FULL, rope))
-    )
-    for of, key, fact in (
-        (rope, "rope_theta", "rotary_base"),
-        (rope, "partial_rotary_factor", "rotated_share"),
-        (local, "rope_theta", "local_base"),
-    ):
-        if of.get(key) is not None:
-            facts[fact] = typed(key, fact, of[key])
-    if facts.get("local_base") == facts.get("rotary_base"):
-        facts.pop("local_base", None)
-
-
-def _qk_norm(facts: Mapping[str, Any]) -> Any:
-    return facts.get("norm_of_heads", "head") if facts.get("uses_qk_norm") else facts.get("qk_norm")
-
-
-def _activation(facts: Mapping[str, Any]) -> str:
-    name = facts.get("activation") or "silu"
-    if name not in ACTIVATIONS:
-        raise InputError(f"hidden_act {name!r}: the zoo's gated feed-forward knows {', '.join(ACTIVATIONS)}")
-    return ACTIVATIONS[name]
-
-
-def _biases(facts: Mapping[str, Any], latent: LatentSizes | None) -> dict[str, bool]:
-    everywhere, attention = bool(facts.get("bias")), bool(facts.get("attention_bias") or facts.get("bias"))
-    feed_forward, output = everywhere or bool(facts.get("mlp_bias")), attention or bool(facts.get("output_bias"))
-    if feed_forward and not output:
-        raise InputError("mlp_bias: the zoo gives a feed-forward biases where attention's output has one too")
-    if latent is not None and attention:
-        raise InputError("attention_bias: the zoo's latent attention has no biases")
-    return {
-        "qkv_bias": attention or bool(facts.get("qkv_bias")),
-        "output_bias": output and not feed_forward,
-        "linear_bias": feed_forward,
-    }
-
-
-def _second_token_weight(facts: Mapping[str, Any]) -> float:
-    number = facts.get("second_tokens") or 0
-    if number > 1:
-        raise InputError(f"num_nextn_predict_layers {number}: the zoo predicts one more token; give --dim to plan one")
-    if number and facts.get("tied_embeddings"):
-        raise InputError("num_nextn_predict_layers with tie_word_embeddings: the zoo predicts one more token untied")
-    return _SECOND_TOKEN_WEIGHT if number else 0.0
+    more = derived.biases(facts, latent) | derived.scales(facts, hidden, len(kinds))
+    return TransformerConfig(name=name, **config | rotary | more)
 
 
 def _require_parts(family: Family, facts: Mapping[str, Any]) -> None:
     """What makes the family: experts (0 of them is said so), and latent attention."""
     of = {*family.fixed, *family.silent, *family.keys.values()}
     if any(fact.startswith("experts.") for fact in of) and facts.get("experts.number") != 0:
-        _number(facts, "experts.number")
+        derived.number_of(facts, "experts.number")
     if any(fact.startswith("latent.") for fact in of) or family.keys.get("num_key_value_heads") == "":
-        _number(facts, "latent.key_value_rank")
+        derived.number_of(facts, "latent.key_value_rank")
 
 
 def _require_head(data: Mapping[str, Any]) -> None:
@@ -295,17 +223,6 @@ def _require_head(data: Mapping[str, Any]) -> None:
     wrong = [name for name in names if re.search(r"For(Sequence|Token)Classification|ForQuestionAnswering", name)]
     if wrong:
         raise InputError(f"architectures {wrong[0]}: the model zoo trains the next token; take the ForCausalLM of it")
-
-
-def _number(facts: Mapping[str, Any], fact: str) -> int:
-    """A size of at least 1."""
-    keys = [key for key, meant in KEYS.items() if meant == fact]
-    value = facts.get(fact)
-    if value is None:
-        raise InputError(f"lacks {' or '.join(keys[:2])}: give it, or --dim {keys[0]}=N")
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise InputError(f"{keys[0]} is {value!r}: give a whole number above 0")
-    return value
 
 
 def _value(text: str) -> Any:

@@ -4,7 +4,7 @@ import json
 from dataclasses import MISSING, fields
 from typing import Any
 
-from model_zoo.config import BlockKind, Experts, LatentSizes, Lora, TransformerConfig
+from model_zoo.config import DEFAULT_SEQ_LENGTH, BlockKind, Experts, LatentSizes, Lora, TransformerConfig
 from ms_symtensor.errors import InputError
 
 _PARTS = {"experts": Experts, "latent_attention": LatentSizes, "lora": Lora}
@@ -27,8 +27,10 @@ def config_of(name: str, text: str) -> TransformerConfig:
         parts = {part: kind(**data.pop(part)) for part, kind in _PARTS.items() if part in data}
         kinds = tuple(BlockKind(**kind) for kind in data.pop("kinds", ()))
         data["attention"] = "self" if data.get("score_cap") or data.get("sinks") else "flash"
+        if data.get("position") == "learned":
+            data["seq_length"] = min(DEFAULT_SEQ_LENGTH, data["max_position_embeddings"])
         return TransformerConfig(name=name, **data, **parts, kinds=kinds)
-    except (AttributeError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise InputError(f"the plan's source has dims of {name} that are none ({error}): plan again") from error
 
 

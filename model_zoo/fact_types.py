@@ -1,5 +1,6 @@
 """What a value of a config.json has to be, by the fact that it says."""
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -31,28 +32,36 @@ _KNOWN: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
     "mlp_types": ("a list of names", _is_list_of(str)),
     "experts_frequency": ("a number or a list", lambda value: _is_whole(value) or _is_list_of(int)(value)),
     "experts_end": ("a number", lambda value: isinstance(value, int)),
+    "window_period": (
+        "a number, or a pattern such as LLLG", lambda value: _is_whole(value) or bool(re.fullmatch("L*G", str(value)))
+    ),
     "activation": ("a name", lambda value: isinstance(value, str)),
     "topk_method": ("a name", lambda value: isinstance(value, str)),
     "experts.scoring": ("softmax or sigmoid", lambda value: value in ("softmax", "sigmoid")),
     "tempers": ("true or false", lambda value: isinstance(value, bool | int)),  # some files have a number
     **dict.fromkeys(
         ("tied_embeddings", "attention_bias", "qkv_bias", "mlp_bias", "bias", "output_bias", "head_bias", "uses_qk_norm",
-         "uses_window", "experts.normalised", "uses_correction"),
+         "uses_window", "experts.normalised", "uses_correction", "parallel", "one_kv_head", "new_form", "scales_scores",
+         "scales_by_layer", "norms_before", "norms_after", "drops_norm", "shares_keys"),
         ("true or false", _is_flag),
     ),
     **dict.fromkeys(
         ("norm_epsilon", "rotary_base", "local_base", "rotated_share", "score_cap", "logit_cap", "experts.scale",
-         "experts.clamp", "experts.clamp_slope", "residual_scale", "score_size"),
+         "experts.clamp", "experts.clamp_slope", "residual_scale", "score_size", "embedding_scale", "branch_scale",
+         "score_scale", "logit_scale", "logit_divisor", "logit_base", "depth_scale"),
         ("a number, 0 or more", _is_number),
     ),
 }  # fmt: skip
 
 
 def typed(key: str, fact: str, value: Any) -> Any:
-    """`value` of `key`, which says `fact`: a whole number if nothing else is known of it, or nothing.
+    """`value` of `key`, which says `fact`: a whole number if nothing else is known of it, or nothing. A list of one number over
+    and over says that number of every layer.
 
     Errors: InputError for a value of another kind.
     """
+    if fact not in _KNOWN and isinstance(value, list) and value and value.count(value[0]) == len(value):
+        value = value[0]
     what, is_one = _KNOWN.get(fact, ("a whole number, 0 or more", _is_whole))
     if value is None or is_one(value):
         return value

@@ -30,10 +30,12 @@ KEYS: Mapping[str, str] = {
     "num_hidden_layers": "num_layers", "num_layers": "num_layers", "vocab_size": "vocab_size",
     "num_attention_heads": "num_heads", "num_key_value_heads": "n_kv_heads", "head_dim": "head_dim",
     "max_position_embeddings": "max_position_embeddings", "rms_norm_eps": "norm_epsilon",
-    "layer_norm_eps": "norm_epsilon", "layer_norm_epsilon": "norm_epsilon", "rope_theta": "rotary_base",
+    "layer_norm_eps": "norm_epsilon", "layer_norm_epsilon": "norm_epsilon", "norm_eps": "norm_epsilon",
+    "norm_epsilon": "norm_epsilon", "rope_theta": "rotary_base",
     "rotary_emb_base": "rotary_base", "rope_parameters": "rope", "rope_local_base_freq": "local_base",
-    "partial_rotary_factor": "rotated_share", "rotary_dim": "rotated_size", "no_rope_layers": "rotated_layers",
-    "no_rope_layer_interval": "unrotated_step", "hidden_act": "activation", "hidden_activation": "activation",
+    "partial_rotary_factor": "rotated_share", "rotary_pct": "rotated_share", "rotary_dim": "rotated_size",
+    "no_rope_layers": "rotated_layers", "no_rope_layer_interval": "unrotated_step",
+    "hidden_act": "activation", "hidden_activation": "activation",
     "tie_word_embeddings": "tied_embeddings", "attention_bias": "attention_bias", "qkv_bias": "qkv_bias",
     "mlp_bias": "mlp_bias", "use_bias": "bias", "bias": "bias", "use_qk_norm": "uses_qk_norm",
     "query_pre_attn_scalar": "score_size", "attn_logit_softcapping": "score_cap", "final_logit_softcapping": "logit_cap",
@@ -48,7 +50,8 @@ KEYS: Mapping[str, str] = {
     "num_experts_per_token": "experts.per_token", "moe_k": "experts.per_token", "moe_topk": "experts.per_token",
     "moe_intermediate_size": "experts.intermediate_size", "expert_ffn_hidden_size": "experts.intermediate_size",
     "shared_expert_intermediate_size": "experts.shared_size", "n_shared_experts": "shared_num",
-    "num_shared_experts": "shared_num", "moe_num_shared_experts": "shared_num", "norm_topk_prob": "experts.normalised",
+    "num_shared_experts": "shared_num", "num_shared_expert": "shared_num", "moe_num_shared_experts": "shared_num",
+    "norm_topk_prob": "experts.normalised",
     "moe_renormalize": "experts.normalised", "routed_scaling_factor": "experts.scale", "n_group": "experts.groups",
     "num_expert_group": "experts.groups", "topk_group": "experts.groups_per_token", "scoring_func": "experts.scoring",
     "moe_router_activation_func": "experts.scoring", "topk_method": "topk_method",
@@ -68,6 +71,9 @@ KEYS: Mapping[str, str] = {
 ACTIVATIONS = {"silu": "swiglu", "swish": "swiglu", "gelu_pytorch_tanh": "geglu", "gelu_new": "geglu", "gelu": "geglu"}
 """The gated feed-forward of an activation. Both forms of gelu cost the same; the network computes the tanh form."""
 
+UNGATED = {"gelu_pytorch_tanh": "gelu", "gelu_new": "gelu", "gelu": "gelu", "relu": "relu", "relu2": "relu2"}
+"""The feed-forward of two layers of an activation."""
+
 _LACKING: Mapping[str, str] = {
     "sparse attention with an indexer": "index_topk index_n_heads index_head_dim indexer_types",
     "gated linear attention": """linear_num_key_heads linear_num_value_heads linear_key_head_dim linear_value_head_dim
@@ -79,7 +85,8 @@ _LACKING: Mapping[str, str] = {
     "zero experts": "zero_expert_num zero_expert_type",
     "ALiBi": "alibi",
     "attention beside the feed-forward": "parallel_attn use_parallel_residual",
-    "dropout": "attention_dropout hidden_dropout resid_pdrop residual_dropout embd_pdrop mlp_dropout",
+    "dropout": """attention_dropout hidden_dropout resid_pdrop residual_dropout embd_pdrop mlp_dropout attn_pdrop dropout
+        embedding_dropout layerdrop""",
     "clipped projections": "clip_qkv",
     "noise in routing": "router_jitter_noise input_jitter_noise",
     "attention to later tokens": "use_bidirectional_attention",
@@ -98,6 +105,11 @@ LEFT_OUT: Mapping[str, str] = {
 }  # fmt: skip
 """Keys of parts that stand beside the network that is planned, and what a line says of them."""
 
+TOWERLESS = frozenset({
+    "thinker_config", "text_config", "llm_config", "language_config", "id2label", "label2id", *LEFT_OUT,
+})  # fmt: skip
+"""Records around a text network that are no part beside it, or have a line already; of every other one a line says so."""
+
 NEAREST: Mapping[str, str] = {
     "sparse attention with an indexer": "full attention, without the indexer's weights",
     "routing by a sparse mixer": "softmax routing",
@@ -111,12 +123,13 @@ HARMLESS = frozenset({
     "architectures", "attn_implementation", "attn_implementation_autoset", "auto_map", "aux_loss_alpha",
     "bad_words_ids", "begin_suppress_tokens", "boi_token_index", "bos_token_id", "cache_implementation",
     "chunk_size_feed_forward", "decoder_start_token_id", "diversity_penalty",
-    "do_sample", "dtype", "early_stopping", "encoder_no_repeat_ngram_size", "eoi_token_index", "eos_token_id",
+    "do_sample", "dtype", "early_stopping", "embedding_initializer_range",
+    "encoder_no_repeat_ngram_size", "eoi_token_index", "eos_token_id",
     "ep_size", "exponential_decay_length_penalty", "finetuning_task", "for_llm_compressor",
     "forced_bos_token_id", "forced_eos_token_id", "id2label", "image_token_id", "image_token_index",
     "initializer_range", "is_decoder", "label2id", "language_model_only", "length_penalty", "max_length",
     "min_length", "model_max_length", "model_type", "moe_norm_min", "mrope_section", "no_repeat_ngram_size",
-    "norm_topk_eps", "num_beam_groups", "num_beams", "num_logits_to_keep", "num_return_sequences",
+    "norm_topk_eps", "eod_token_id", "init_std", "num_beam_groups", "num_beams", "num_logits_to_keep", "num_return_sequences",
     "original_max_position_embeddings", "output_attentions", "output_hidden_states", "output_router_logits",
     "output_scores", "pad_token_id", "prefix", "pretraining_tp", "problem_type", "qk_head_dim",
     "remove_invalid_values", "repetition_penalty", "return_dict",
@@ -138,6 +151,28 @@ _GEMMA: dict[str, Any] = {"branch_norm": "both", "scales_embedding": True}
 _TIED: dict[str, Any] = {"tied_embeddings": True}
 _GELU: dict[str, Any] = {"activation": "gelu_pytorch_tanh"}
 _GLM = {"attention_bias": "qkv_bias"}  # its output has none
+_LAYER_NORM: dict[str, Any] = {"norm": "layer_norm"}
+_BIASED: dict[str, Any] = _LAYER_NORM | {"bias": True, "gated": False}
+_LEARNED: dict[str, Any] = _BIASED | {"position": "learned"}
+_GPT2 = {
+    "n_embd": "hidden_size", "n_layer": "num_layers", "n_head": "num_heads", "n_positions": "max_position_embeddings",
+    "n_ctx": "", "n_inner": "intermediate_size", "activation_function": "activation", "reorder_and_upcast_attn": "",
+    "scale_attn_weights": "scales_scores", "scale_attn_by_inverse_layer_idx": "scales_by_layer", "summary_type": "",
+    "summary_use_proj": "", "summary_activation": "", "summary_proj_to_labels": "", "summary_first_dropout": "",
+}  # fmt: skip
+_GRANITE = {
+    "embedding_multiplier": "embedding_scale", "residual_multiplier": "branch_scale", "attention_multiplier": "score_scale",
+    "logits_scaling": "logit_divisor",
+}  # fmt: skip
+_ROTATED_HEAD: dict[str, Any] = {"norm_of_heads": "rotated_head", "uses_qk_norm": True, "shares_keys": False}
+_BESIDE = """add_classification_head class_num cla_share_factor dense_list im_start_id im_end_id im_newline_id mask_init_id
+    moe_drop_tokens moe_layer_num_skipped moe_random_routing_dropped_token norm_type num_shared_expert moe_intermediate_size
+    text_start_id text_end_id org_vocab_size pad_id pool_type use_mixed_mlp_moe use_rotary_pos_emb"""
+_HUNYUAN = {"attention_head_dim": "head_dim", "use_cla": "shares_keys", **dict.fromkeys(_BESIDE.split(), "")}
+_COHERE: dict[str, Any] = {"norm": "layer_norm_no_bias", "branch_norm": "shared"}
+_LOGIT_SCALE = {"logit_scale": "logit_scale"}
+_FULL_UNROTATED: dict[str, Any] = {"rotates_windows": True}  # beside blocks with a window those without are not rotated
+_PARALLEL = {"use_parallel_residual": "parallel"}
 _SIGMOID = {"experts.scoring": "sigmoid"}
 _EXPERTS_ONLY = {"intermediate_size": "experts.intermediate_size"}  # no block is dense
 
@@ -145,6 +180,29 @@ FAMILIES: Mapping[str, Family] = {  # the text network of a multimodal one has i
     "llama": Family(),
     "mistral": Family(),
     "ministral": Family(),
+    "ministral3": Family(),
+    "mistral4": Family(keys=_MLA, fixed={"experts.groups": 1, "experts.groups_per_token": 1}),
+    "cwm": Family(silent={"window_period": 4, "window_shift": 1}),
+    "iquestcoder": Family(),
+    "exaone": Family(keys={"activation_function": "activation"}),
+    "exaone4": Family(
+        fixed=_HEAD_NORM | _FULL_UNROTATED | {"branch_norm": "after"}, silent={"window_period": 4}
+    ),
+    "exaone_moe": Family(
+        fixed=_SIGMOID | _HEAD_NORM | _FULL_UNROTATED, silent={"window_period": 4, "dense_first": 1}
+    ),
+    "helium": Family(keys=_GLM, silent={"head_dim": 128}),
+    "youtu": Family(keys=_MLA, silent=_TIED | {"latent.query_rank": 1536}),
+    "hunyuan_v1_dense": Family(fixed=_ROTATED_HEAD, keys=_HUNYUAN | {"num_experts": ""}),
+    "hunyuan_v1_moe": Family(
+        fixed=_ROTATED_HEAD | {"shared_num": 1}, keys=_EXPERTS_ONLY | _HUNYUAN
+    ),
+    "hunyuan_vl": Family(fixed=_ROTATED_HEAD, keys=_HUNYUAN, silent=_TIED),
+    "hy_v3": Family(
+        fixed=_SIGMOID | _HEAD_NORM | {"experts.normalised": True},
+        keys={"router_scaling_factor": "experts.scale", "enable_moe_fp32_combine": ""},
+        silent={"head_dim": 128, "dense_first": 1, "shared_num": 1},
+    ),
     "mimo": Family(fixed=_QKV, silent={"uses_window": False}),
     "smollm3": Family(silent=_TIED | {"unrotated_step": 4, "uses_window": False}),
     "seed_oss": Family(
@@ -155,9 +213,12 @@ FAMILIES: Mapping[str, Family] = {  # the text network of a multimodal one has i
     "internlm3": Family(),
     "telechat3": Family(),
     "ernie4_5": Family(silent=_TIED),
+    "paddleocr_vl": Family(silent=_TIED),
     "qwen2": Family(fixed=_QKV, silent={"uses_window": False}),
     "qwen2_vl": Family(fixed=_QKV, silent={"uses_window": False}),
     "qwen2_5_vl": Family(fixed=_QKV, silent={"uses_window": False}),
+    "qwen2_5_omni": Family(fixed=_QKV, silent=_TIED | {"uses_window": False}),
+    "qwen3_omni_moe": Family(fixed=_HEAD_NORM, keys={"sliding_window": ""}),
     "qwen3_vl": Family(fixed=_HEAD_NORM, silent={"head_dim": 128}),
     "qwen3_vl_moe": Family(fixed=_HEAD_NORM),
     "qwen3": Family(fixed=_HEAD_NORM, silent={"head_dim": 128, "uses_window": False}),
@@ -166,6 +227,8 @@ FAMILIES: Mapping[str, Family] = {  # the text network of a multimodal one has i
     "glm4": Family(
         fixed={"branch_norm": "both"}, keys=_GLM, silent={"rotated_share": 0.5, "qkv_bias": True, "head_dim": 128}
     ),
+    "glm4v": Family(fixed=_QKV | {"branch_norm": "both"}),
+    "glm_ocr": Family(fixed={"branch_norm": "both"}),
     "gemma": Family(fixed={"scales_embedding": True}, silent=_TIED | _GELU | {"head_dim": 256}),
     "gemma2": Family(
         fixed=_GEMMA,
@@ -183,6 +246,92 @@ FAMILIES: Mapping[str, Family] = {  # the text network of a multimodal one has i
     ),
     "olmo2": Family(fixed={"branch_norm": "after", "qk_norm": "projection"}),
     "olmo3": Family(fixed={"branch_norm": "after", "qk_norm": "projection"}, silent={"window_period": 4}),
+    "olmo": Family(fixed={"norm": "layer_norm_no_weight", "norm_epsilon": 1e-5}),
+    "granite": Family(keys=_GRANITE, silent={"score_scale": 1.0}),
+    "granitemoe": Family(keys=_GRANITE | _EXPERTS_ONLY, silent={"score_scale": 1.0}),
+    "granitemoeshared": Family(
+        keys=_GRANITE | _EXPERTS_ONLY | {"shared_intermediate_size": "experts.shared_size"}, silent={"score_scale": 1.0}
+    ),
+    "hyperclovax": Family(
+        fixed={"branch_norm": "both", "norms_after": True},
+        keys=_GRANITE | {"logits_scaling": "logit_scale", "use_post_norm": "norms_after"},
+    ),
+    "minicpm3": Family(
+        keys=_MLA | {"scale_emb": "embedding_scale", "scale_depth": "depth_scale", "dim_model_base": "logit_base"},
+        silent=_TIED | {"embedding_scale": 12, "depth_scale": 1.4, "logit_base": 256},
+    ),
+    "cohere": Family(
+        fixed=_COHERE | {"uses_qk_norm": False}, keys=_LOGIT_SCALE, silent=_TIED | {"logit_scale": 0.0625}
+    ),
+    "cohere2": Family(
+        fixed=_COHERE | _FULL_UNROTATED, keys=_LOGIT_SCALE, silent=_TIED | {"logit_scale": 0.0625, "window_period": 4}
+    ),
+    "stablelm": Family(
+        fixed=_LAYER_NORM | {"parallel_norm": "shared", "uses_qk_norm": False},
+        keys=_PARALLEL | {"use_qkv_bias": "qkv_bias", "qk_layernorm": "uses_qk_norm"}, silent={"rotated_share": 0.25},
+    ),
+    "starcoder2": Family(
+        fixed=_LAYER_NORM | {"gated": False}, silent=_TIED | {"bias": True, "activation": "gelu_pytorch_tanh"}
+    ),
+    "phi": Family(
+        fixed=_BIASED | {"branch_norm": "shared", "head_bias": True}, keys={"qk_layernorm": "uses_qk_norm"},
+        silent={"rotated_share": 0.5, "activation": "gelu_new"},
+    ),
+    "persimmon": Family(
+        fixed=_BIASED, keys={"qk_layernorm": "uses_qk_norm"},
+        silent={"rotated_share": 0.5, "activation": "relu2", "uses_qk_norm": True},
+    ),
+    "gpt_neox": Family(
+        fixed=_BIASED | {"parallel_norm": "beside", "attention_bias": True}, keys=_PARALLEL | {"classifier_dropout": ""},
+        silent={"rotated_share": 0.25, "activation": "gelu", "parallel": True},
+    ),
+    "falcon": Family(
+        fixed=_LAYER_NORM | {"gated": False, "parallel_norm": "shared", "wide": True},
+        keys={
+            "parallel_attn": "parallel", "new_decoder_architecture": "new_form", "num_ln_in_parallel_attn": "norms_num",
+            "multi_query": "one_kv_head", "num_kv_heads": "n_kv_heads", "activation": "activation",
+        },
+        silent=_TIED | {"parallel": True, "one_kv_head": True, "activation": "gelu"},
+    ),
+    "nemotron": Family(
+        fixed=_LAYER_NORM | {"gated": False}, silent={"rotated_share": 0.5, "activation": "relu2"},
+    ),
+    "arcee": Family(fixed={"gated": False}, silent={"activation": "relu2"}),
+    "jais2": Family(
+        fixed=_LAYER_NORM | {"gated": False}, silent={"activation": "relu2", "attention_bias": True, "mlp_bias": True}
+    ),
+    "gpt2": Family(
+        fixed=_LEARNED | {"scales_scores": True, "scales_by_layer": False, "wide": True}, keys=_GPT2,
+        silent=_TIED | {"activation": "gelu_new"},
+    ),
+    "gpt_bigcode": Family(
+        fixed=_LEARNED | {"scales_scores": True, "wide": True},
+        keys=_GPT2 | {
+            "multi_query": "one_kv_head", "attention_softmax_in_fp32": "", "scale_attention_softmax_in_fp32": "",
+        },
+        silent=_TIED | {"activation": "gelu_pytorch_tanh", "one_kv_head": True},
+    ),
+    "opt": Family(
+        fixed=_LEARNED | {"norms_before": True, "drops_norm": False, "more_positions": 2, "norm_epsilon": 1e-5},
+        keys={
+            "ffn_dim": "intermediate_size", "activation_function": "activation", "enable_bias": "bias",
+            "do_layer_norm_before": "norms_before", "_remove_final_layer_norm": "drops_norm",
+            "layer_norm_elementwise_affine": "norms_before", "word_embed_proj_dim": "embedding_size",
+        },
+        silent=_TIED | {"activation": "relu"},
+    ),
+    "flex_olmo": Family(
+        fixed={"branch_norm": "after", "qk_norm": "projection"}, keys=_EXPERTS_ONLY, silent={"experts.normalised": False}
+    ),
+    "mellum": Family(
+        fixed=_HEAD_NORM, keys={"mtp_layer_types": "", "mtp_mlp_layer_types": ""},
+        silent={"head_dim": 128, "uses_window": False},
+    ),
+    "solar_open": Family(fixed=_SIGMOID, keys=_GLM, silent={"head_dim": 128}),
+    "sarvam_moe": Family(
+        fixed=_SIGMOID, keys=_GLM | {"use_qkv_bias": "qkv_bias"}, silent={"uses_qk_norm": True, "dense_first": 1}
+    ),
+    "sarvam_mla": Family(keys=_MLA, fixed=_SIGMOID),
     "mixtral": Family(keys=_EXPERTS_ONLY),
     "qwen2_moe": Family(
         fixed={"experts.shared_gate": True}, silent={"qkv_bias": True, "uses_window": False, "experts.normalised": False}
@@ -205,6 +354,10 @@ FAMILIES: Mapping[str, Family] = {  # the text network of a multimodal one has i
     "glm4_moe": Family(
         fixed=_SIGMOID, keys=_GLM, silent={"rotated_share": 0.5, "uses_qk_norm": False, "dense_first": 1}
     ),
+    "glm4_moe_lite": Family(keys=_MLA, fixed=_SIGMOID, silent={"latent.query_rank": 768, "dense_first": 1}),
+    "glm4v_moe": Family(
+        fixed=_SIGMOID, keys=_GLM, silent={"rotated_share": 0.5, "dense_first": 1, "qkv_bias": True}
+    ),
     "minimax_m2": Family(
         fixed=_SIGMOID | {"qk_norm": "projection", "residual_scale": 1.0},
         keys=_EXPERTS_ONLY | {
@@ -225,7 +378,6 @@ FAMILIES: Mapping[str, Family] = {  # the text network of a multimodal one has i
     "deepseek_v4": Family(parts={"model_type": "compressed attention and hyper-connections"}),
     "longcat_flash": Family(parts={"model_type": "experts beside attention and zero experts"}),
     "baichuan": Family(parts={"model_type": "ALiBi and a normalised head"}),
-    "falcon": Family(parts={"model_type": "attention beside the feed-forward"}),
     "phimoe": Family(
         fixed={"norm": "layer_norm"}, keys=_EXPERTS_ONLY | {"router_jitter_noise": "", "input_jitter_noise": ""},
         parts={"model_type": "routing by a sparse mixer"},

@@ -19,7 +19,9 @@ class VocabularyHead(nn.Cell):
         if has_bias:
             self.bias = weight((config.vocab_size,), config, "zeros", trains=config.trains_vocabulary)
             self.add_bias = ops.Add()
-        self.is_capped = config.logit_cap > 0
+        self.is_scaled, self.is_capped = config.logit_scale != 1.0, config.logit_cap > 0
+        if self.is_scaled:
+            self.scale, self.mul_scale = Tensor(config.logit_scale, ms.float32), ops.Mul()
         if self.is_capped:
             self.cap = Cap(config.logit_cap, ms.float32)
 
@@ -27,6 +29,8 @@ class VocabularyHead(nn.Cell):
         logits = self.cast_logits(self.matmul(x, self.cast_table(table, self.compute_dtype)), ms.float32)
         if self.has_bias:
             logits = self.add_bias(logits, self.bias)
+        if self.is_scaled:
+            logits = self.mul_scale(logits, self.scale)
         return self.cap(logits) if self.is_capped else logits
 
 

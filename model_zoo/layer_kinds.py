@@ -17,6 +17,8 @@ def kinds_of(facts: Facts, number: int) -> tuple[BlockKind, ...]:
     """
     types, has_experts = attention_types(facts, number), _has_experts(facts)
     turns = _rotated(facts, number)
+    if facts.get("rotates_windows") and facts.get("window"):
+        turns = [kind != FULL for kind in types]
     width = {FULL: 0, SLIDING: int(facts.get("window") or 0), CHUNKED: int(facts.get("chunk") or 0)}
     local = float(facts.get("local_base") or 0.0)
     return tuple(
@@ -34,8 +36,9 @@ def attention_types(facts: Facts, number: int) -> list[str]:
     if not facts.get("window") or not facts.get("uses_window", True):
         return [FULL] * number
     full = int(facts.get("full_layers") or 0)  # Qwen 2: so many first blocks have no window
-    period = int(facts.get("window_period") or 0)  # Gemma 2 and 3: the last block of so many has none
-    return [FULL if n < full or (period and (n + 1) % period == 0) else SLIDING for n in range(number)]
+    period = facts.get("window_period") or 0  # Gemma 2 and 3: the last block of so many has none; as a pattern: LLLG
+    period, shift = len(period) if isinstance(period, str) else int(period), 1 - int(facts.get("window_shift") or 0)
+    return [FULL if n < full or (period and (n + shift) % period == 0) else SLIDING for n in range(number)]
 
 
 def _rotated(facts: Facts, number: int) -> list[bool]:

@@ -97,21 +97,23 @@ class Linear(nn.Cell):
 
 
 class Norm(nn.Cell):
-    """RmsNorm or LayerNorm over the last dim, of size `width`, computed in float32; an RmsNorm may have no weight."""
+    """RmsNorm or LayerNorm over the last dim, of size `width`, computed in float32, with constants for what it does not learn."""
 
     def __init__(self, config: TransformerConfig, width: int, has_weight: bool = True) -> None:
         super().__init__()
         self.compute_dtype = dtype_of(config.compute_dtype)
         self.is_rms_norm = config.norm == "rms_norm"
         self.cast_in, self.cast_out = ops.Cast(), ops.Cast()
-        if has_weight:
+        if has_weight and config.norm != "layer_norm_no_weight":
             self.gamma = Parameter(initializer("ones", (width,), ms.float32), requires_grad=config.trains_base)
         else:
             self.gamma = Tensor(np.ones(width, np.float32))
         if self.is_rms_norm:
             self.norm = ops.RmsNorm(config.norm_epsilon)
         else:
-            self.beta = Parameter(initializer("zeros", (width,), ms.float32), requires_grad=config.trains_base)
+            self.beta = Tensor(np.zeros(width, np.float32))
+            if config.norm == "layer_norm":
+                self.beta = Parameter(initializer("zeros", (width,), ms.float32), requires_grad=config.trains_base)
             self.norm = ops.LayerNorm(begin_norm_axis=-1, begin_params_axis=-1, epsilon=config.norm_epsilon)
 
     def construct(self, x: Tensor) -> Tensor:
@@ -341,9 +343,10 @@ class SelfAttention(nn.Cell):
         if self.norms_projection:
             self.query_norm, self.key_norm = Norm(config, config.query_size), Norm(config, config.kv_size)
         self.is_rotary = tables is not None
-        self.norms_rotated = config.qk_norm == "rotated" and self.is_rotary
+        weighs = config.qk_norm == "rotated_head"
+        self.norms_rotated = weighs or (config.qk_norm == "rotated" and self.is_rotary)
         if self.norms_rotated:
-            self.query_norm, self.key_norm = Norm(config, config.head_dim, False), Norm(config, config.head_dim, False)
+            self.query_norm, self.key_norm = (Norm(config, config.head_dim, weighs) for _ in range(2))
         if tables is not None:
             self.rotary_query, self.rotary_key = RotaryEmbedding(config, tables), RotaryEmbedding(config, tables)
         self.core = core_attention(config, mask, window)
@@ -390,13 +393,21 @@ class GatedFeedForward(nn.Cell):
 
 
 class FeedForward(nn.Cell):
-    """down(gelu(up(x))) of some `width`, as in GPT-2 and BERT."""
+    """down(gelu(up(x))) of some `width`, as in GPT-2 and BERT; relu (OPT) or its square (Nemotron) instead of gelu."""
 
     def __init__(self, config: TransformerConfig, width: int) -> None:
         super().__init__()
         self.up = Linear(config, config.hidden_size, width, config.linear_bias)
-        self.gelu = ops.GeLU()
+        self.is_gelu, self.is_squared = config.activation == "gelu", config.activation == "relu2"
+        if self.is_gelu:
+            self.gelu = ops.GeLU()
+        else:
+            self.relu = ops.ReLU()
+        if self.is_squared:
+            self.square = ops.Square()
         self.down = Linear(config, width, config.hidden_size, config.linear_bias)
 
     def construct(self, x: Tensor) -> Tensor:
-        return self.down(self.gelu(self.up(x)))
+        x = self.up(x)
+        x = self.gelu(x) if self.is_gelu else self.relu(x)
+        return self.down(self.square(x) if self.is_squared else x)

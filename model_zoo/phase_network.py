@@ -116,7 +116,7 @@ class PhaseBlock(nn.Cell):
         self, config: TransformerConfig, phase: Phase, mask: Tensor | None, empty: Empty, has_experts: bool
     ) -> None:
         super().__init__()
-        self.norms_before, self.norms_after = config.branch_norm != "after", config.branch_norm != "before"
+        self.norms_before, self.norms_after = config.norms_branches
         if self.norms_before:
             self.attention_norm, self.feed_forward_norm = (Norm(config, config.hidden_size) for _ in range(2))
         if self.norms_after:
@@ -127,7 +127,7 @@ class PhaseBlock(nn.Cell):
             assert empty is not None
             self.feed_forward = MixtureOfExperts(config, empty)
         else:
-            dense = FeedForward if config.activation == "gelu" else GatedFeedForward
+            dense = GatedFeedForward if config.is_gated else FeedForward
             self.feed_forward = dense(config, config.intermediate_size)
         self.add_attention, self.add_feed_forward = ops.Add(), ops.Add()
 

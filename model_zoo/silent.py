@@ -13,15 +13,53 @@ _DEEPSEEK_V3 = _LATENT | {
     "dense_first": 3, "intermediate_size": 18432, "experts.number": 256, "experts.per_token": 8, "experts.scale": 2.5,
     "experts.intermediate_size": 2048, "experts.groups": 8, "experts.groups_per_token": 4, "shared_num": 1,
 }  # fmt: skip
+_GLM4_MOE = {
+    "n_kv_heads": 8, "intermediate_size": 10944, "experts.number": 128, "experts.per_token": 8,
+    "experts.intermediate_size": 1408, "shared_num": 1, "norm_epsilon": 1e-5,
+}  # fmt: skip
+_MIXTRAL = {"experts.number": 8, "experts.per_token": 2, "experts.intermediate_size": 11008}
+_SHORT = {"max_position_embeddings": 2048}
 
 SILENT: Mapping[str, Mapping[str, Any]] = {
     "llama": {"max_position_embeddings": 2048},
     "mistral": {"n_kv_heads": 8, "window": 4096},
     "ministral": {"n_kv_heads": 8, "window": 4096},
+    "ministral3": {"n_kv_heads": 8, "head_dim": 128, "norm_epsilon": 1e-5, "rotary_base": 1e6},
+    "mistral4": {
+        "latent.query_rank": 1024, "latent.key_value_rank": 256, "plain_head_dim": 64, "latent.rotary_head_dim": 64,
+        "latent.value_head_dim": 128, "intermediate_size": 12288, "experts.number": 128, "experts.per_token": 4,
+        "experts.intermediate_size": 2048, "shared_num": 1,
+    },
+    "cwm": {"n_kv_heads": 8, "head_dim": 128, "window": 8192, "norm_epsilon": 1e-5, "rotary_base": 1e6},
+    "iquestcoder": {"n_kv_heads": 8, "head_dim": 128, "norm_epsilon": 1e-5},
+    "exaone": {"n_kv_heads": 8, "norm_epsilon": 1e-5, "rotary_base": 5e5},
+    "exaone4": {"n_kv_heads": 32, "window": 4096, "max_position_embeddings": 2048, "norm_epsilon": 1e-5},
+    "exaone_moe": {
+        "n_kv_heads": 32, "intermediate_size": 16384, "experts.number": 64, "experts.per_token": 8, "experts.scale": 2.5,
+        "experts.intermediate_size": 1024, "shared_num": 1, "window": 4096, "max_position_embeddings": 2048,
+        "norm_epsilon": 1e-5,
+    },
+    "helium": {"n_kv_heads": 20, "norm_epsilon": 1e-8, "rotary_base": 1e5},
+    "youtu": _LATENT,
+    "hunyuan_v1_dense": _SHORT | {"norm_epsilon": 1e-5},
+    "hunyuan_v1_moe": _SHORT | {
+        "experts.number": 1, "experts.per_token": 1, "experts.intermediate_size": 11008, "norm_epsilon": 1e-5,
+    },
+    "hunyuan_vl": _SHORT | {"norm_epsilon": 1e-5},
+    "hy_v3": {
+        "n_kv_heads": 8, "intermediate_size": 13312, "experts.number": 192, "experts.per_token": 8, "experts.scale": 2.826,
+        "experts.intermediate_size": 1536, "norm_epsilon": 1e-5, "rotary_base": 11158840.0,
+    },
     "smollm3": {"n_kv_heads": 4, "rotary_base": 2e6},
     "seed_oss": {"n_kv_heads": 8},
     "internlm3": {"n_kv_heads": 2, "head_dim": 128, "norm_epsilon": 1e-5},
     "ernie4_5": {"n_kv_heads": 2, "head_dim": 128, "norm_epsilon": 1e-5, "rotary_base": 5e5},
+    "paddleocr_vl": {"n_kv_heads": 2, "head_dim": 128, "norm_epsilon": 1e-5, "rotary_base": 5e5},
+    "qwen2_5_omni": {"n_kv_heads": 4, "window": 32768, "full_layers": 28, "rotary_base": 1e6},
+    "qwen3_omni_moe": {
+        "n_kv_heads": 4, "intermediate_size": 18944, "experts.number": 128, "experts.per_token": 8,
+        "experts.intermediate_size": 768, "rotary_base": 1e6,
+    },
     "qwen2": {"n_kv_heads": 32, "window": 4096, "full_layers": 28},
     "qwen2_vl": {"n_kv_heads": 8, "window": 4096, "full_layers": 80, "norm_epsilon": 1e-5, "rotary_base": 1e6},
     "qwen2_5_vl": {"n_kv_heads": 8, "window": 4096, "full_layers": 80, "norm_epsilon": 1e-5, "rotary_base": 1e6},
@@ -34,6 +72,31 @@ SILENT: Mapping[str, Mapping[str, Any]] = {
     "phi3": {"norm_epsilon": 1e-5},
     "glm": {"n_kv_heads": 2, "norm_epsilon": 1.5625e-07},
     "glm4": {"n_kv_heads": 2, "norm_epsilon": 1.5625e-07},
+    "glm4v": {"n_kv_heads": 2, "norm_epsilon": 1e-5},
+    "glm_ocr": {"n_kv_heads": 8, "norm_epsilon": 1e-5},
+    "olmo": _SHORT,
+    "granite": _SHORT,
+    "granitemoe": _SHORT | _MIXTRAL,
+    "granitemoeshared": _SHORT | _MIXTRAL,
+    "hyperclovax": _SHORT,
+    "minicpm3": {
+        "latent.query_rank": 768, "latent.key_value_rank": 256, "plain_head_dim": 64, "latent.rotary_head_dim": 32,
+        "norm_epsilon": 1e-5,
+    },
+    "cohere": {"norm_epsilon": 1e-5, "rotary_base": 5e5},
+    "cohere2": {"window": 4096, "norm_epsilon": 1e-5},
+    "stablelm": {"n_kv_heads": 32, "norm_epsilon": 1e-5},
+    "starcoder2": {"n_kv_heads": 2, "norm_epsilon": 1e-5},
+    "phi": _SHORT | {"norm_epsilon": 1e-5},
+    "persimmon": {"norm_epsilon": 1e-5},
+    "gpt_neox": _SHORT | {"norm_epsilon": 1e-5},
+    "falcon": _SHORT | {"norm_epsilon": 1e-5},
+    "nemotron": {"norm_epsilon": 1e-5},
+    "arcee": {"norm_epsilon": 1e-5},
+    "jais2": {"norm_epsilon": 1e-5},
+    "gpt2": {"max_position_embeddings": 1024, "norm_epsilon": 1e-5},
+    "gpt_bigcode": {"max_position_embeddings": 1024, "norm_epsilon": 1e-5},
+    "opt": _SHORT,
     "gemma": {"n_kv_heads": 16},
     "gemma2": {"n_kv_heads": 4, "window": 4096},
     "olmo2": {"max_position_embeddings": 2048, "norm_epsilon": 1e-5},
@@ -49,6 +112,25 @@ SILENT: Mapping[str, Mapping[str, Any]] = {
     "olmoe": {
         "n_kv_heads": 16, "experts.number": 64, "experts.per_token": 8, "experts.intermediate_size": 2048,
         "norm_epsilon": 1e-5,
+    },
+    "flex_olmo": {
+        "experts.number": 7, "experts.per_token": 5, "experts.intermediate_size": 11008, "rotary_base": 5e5,
+    },
+    "mellum": {
+        "n_kv_heads": 4, "intermediate_size": 7168, "experts.number": 64, "experts.per_token": 8,
+        "experts.intermediate_size": 896, "window": 1024, "rotary_base": 5e5, "local_base": 1e4,
+    },
+    "solar_open": {
+        "n_kv_heads": 8, "experts.number": 128, "experts.per_token": 8, "experts.intermediate_size": 1280, "shared_num": 1,
+        "norm_epsilon": 1e-5, "rotary_base": 1e6,
+    },
+    "sarvam_moe": {
+        "n_kv_heads": 4, "head_dim": 64, "intermediate_size": 8192, "experts.number": 128, "experts.per_token": 6,
+        "experts.intermediate_size": 1024, "experts.scale": 2.5, "shared_num": 1, "rotary_base": 8e6,
+    },
+    "sarvam_mla": _DEEPSEEK_V3 | {
+        "dense_first": 1, "intermediate_size": 16384, "experts.number": 128, "experts.groups": 1,
+        "experts.groups_per_token": 1,
     },
     "dots1": {
         "n_kv_heads": 32, "intermediate_size": 10944, "experts.intermediate_size": 1408, "window": 4096,
@@ -68,10 +150,13 @@ SILENT: Mapping[str, Mapping[str, Any]] = {
         "intermediate_size": 12288, "experts.groups": 1, "experts.groups_per_token": 1, "plain_head_dim": 192,
         "latent.value_head_dim": 256, "norm_epsilon": 1e-5,
     },
-    "glm4_moe": {
-        "n_kv_heads": 8, "intermediate_size": 10944, "experts.number": 128, "experts.per_token": 8,
-        "experts.intermediate_size": 1408, "shared_num": 1, "norm_epsilon": 1e-5,
+    "glm4_moe": _GLM4_MOE,
+    "glm4_moe_lite": {
+        "latent.key_value_rank": 512, "plain_head_dim": 192, "latent.rotary_head_dim": 64, "latent.value_head_dim": 256,
+        "intermediate_size": 10240, "experts.number": 64, "experts.per_token": 4, "experts.intermediate_size": 1536,
+        "experts.scale": 1.8, "shared_num": 1, "norm_epsilon": 1e-5,
     },
+    "glm4v_moe": _GLM4_MOE,
     "minimax_m2": {
         "n_kv_heads": 8, "head_dim": 128, "experts.number": 256, "experts.per_token": 8,
         "experts.intermediate_size": 1536, "rotary_base": 5e6,

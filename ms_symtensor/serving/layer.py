@@ -183,7 +183,7 @@ class Layer:
 
     def _feed_forward(self, name: str, rows: Any, width: float, matrices: Any = 1.0) -> None:
         """A feed-forward of `width`; `matrices`: how many of its weights are read (experts that tokens meet)."""
-        gates = 1 if self.config.activation == "gelu" else 2
+        gates = 2 if self.config.is_gated else 1
         h = self.config.hidden_size
         self._product(name, rows, gates * width, h, matrices=matrices)
         traffic = rows * (gates + 1) * width

@@ -31,7 +31,7 @@ class Weights:
 def weights_of(config: TransformerConfig, one: Strategy) -> Weights:
     """Elements on a device; what heads cut lies `tp` ways, latent projections and the router whole."""
     h, d, experts = config.hidden_size, config.head_dim, config.experts
-    gates = 2 if config.activation == "gelu" else 3
+    gates = 3 if config.is_gated else 2
     latent = config.latent_attention
     if latent is None:
         heads, kv_heads = config.num_heads / one.tp, max(config.n_kv_heads / one.tp, 1)

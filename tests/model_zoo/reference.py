@@ -45,23 +45,27 @@ class Reference:
     def _cross_entropy(self, x: Array, labels: NDArray[Any], loss_mask: NDArray[Any]) -> float:
         w = self.weights
         table = w["word_embedding.table"] if self.config.tied_embeddings else w["output_table"]
-        logits = _capped(x @ table.T + w.get("head.bias", 0.0), self.config.logit_cap)
+        logits = self.config.logit_scale * (x @ table.T + w.get("head.bias", 0.0))
+        logits = _capped(logits, self.config.logit_cap)
         picked = np.take_along_axis(_log_softmax(logits), labels[..., None], axis=-1)[..., 0]
         return float(-(picked * loss_mask).sum() / loss_mask.sum())
 
     def _layer(self, name: str, x: Array, kind: BlockKind) -> Array:
         if self.config.causal:
-            before, after = self.config.branch_norm != "after", self.config.branch_norm != "before"
-            y = self._norm(f"{name}.attention_norm", x) if before else x
+            branches = self.config.branch_norm
+            before, after = branches != "after", branches in ("after", "both")
+            y = shared = self._norm(f"{name}.attention_norm", x) if before else x
             if self.config.latent_attention:
                 y = self._latent_attention(f"{name}.attention", y)
             else:
                 y = self._attention(f"{name}.attention", y, kind)
-            x = x + (self._norm(f"{name}.attended_norm", y) if after else y)
-            y = self._norm(f"{name}.feed_forward_norm", x) if before else x
+            block, scale = x, self.config.branch_scale
+            x = x + scale * (self._norm(f"{name}.attended_norm", y) if after else y)
+            y = block if branches == "beside" else x
+            y = shared if branches == "shared" else self._norm(f"{name}.feed_forward_norm", y) if before else y
             feed = f"{name}.feed_forward"
             y = experts_result(self, feed, y) if kind.experts else self._feed_forward(feed, y)
-            return x + (self._norm(f"{name}.fed_forward_norm", y) if after else y)
+            return x + scale * (self._norm(f"{name}.fed_forward_norm", y) if after else y)
         x = self._norm(f"{name}.attention_norm", x + self._attention(f"{name}.attention", x, kind))
         return self._norm(f"{name}.feed_forward_norm", x + self._feed_forward(f"{name}.feed_forward", x))
 
@@ -77,7 +81,7 @@ class Reference:
         if self.config.norm == "rms_norm":
             return x / np.sqrt((x**2).mean(-1, keepdims=True) + epsilon) * self.weights[f"{name}.gamma"]
         x = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + epsilon)
-        return x * self.weights[f"{name}.gamma"] + self.weights[f"{name}.beta"]
+        return x * self.weights.get(f"{name}.gamma", 1.0) + self.weights.get(f"{name}.beta", 0.0)
 
     def _attention(self, name: str, x: Array, kind: BlockKind) -> Array:
         c = self.config
@@ -95,6 +99,8 @@ class Reference:
                 q, k = self._norm(f"{name}.query_norm", q), self._norm(f"{name}.key_norm", k)
             if c.position == "rotary" and kind.rotary:
                 q, k = self._rotated(q, kind.rotary_base), self._rotated(k, kind.rotary_base)
+            if c.qk_norm == "rotated_head":
+                q, k = self._norm(f"{name}.query_norm", q), self._norm(f"{name}.key_norm", k)
             score = _capped(q @ k.transpose(0, 2, 1) / math.sqrt(c.score_size or c.head_dim), c.score_cap)
             if c.qk_norm == "rotated" and kind.rotary:
                 q, k = _normed(q, c.norm_epsilon), _normed(k, c.norm_epsilon)
@@ -143,11 +149,13 @@ class Reference:
         return np.concatenate([turned.real, turned.imag, x[..., size:]], axis=-1)
 
     def _feed_forward(self, name: str, x: Array) -> Array:
-        if self.config.activation != "gelu":
+        if self.config.is_gated:
             gate = self._linear(f"{name}.gate", x)
             gate = _gelu(gate) if self.config.activation == "geglu" else gate / (1.0 + np.exp(-gate))
             return self._linear(f"{name}.down", gate * self._linear(f"{name}.up", x))
-        return self._linear(f"{name}.down", _gelu(self._linear(f"{name}.up", x)))
+        up = self._linear(f"{name}.up", x)
+        power = {"relu": 1, "relu2": 2}.get(self.config.activation, 0)
+        return self._linear(f"{name}.down", np.maximum(up, 0.0) ** power if power else _gelu(up))
 
 
 def experts_result(of: Reference, name: str, x: Array) -> Array:

@@ -102,6 +102,14 @@ _PARTS = {
         "num_layers": 2, "qk_norm": "rotated", "kinds": (BlockKind(experts=True), BlockKind(rotary=False)),
         "experts": Experts(8, 1, 32, shared_size=32, scoring="sigmoid", normalised=False, scales_input=True),
     },
+    "branches beside each other, norms once rotated": {
+        "activation": "relu2", "branch_norm": "beside", "qk_norm": "rotated_head", "norm": "layer_norm", "linear_bias": True,
+        "kinds": _KINDS, "branch_scale": 0.5, "logit_scale": 0.25,
+    },
+    "branches of one norm without a bias": {
+        "activation": "relu", "branch_norm": "shared", "norm": "layer_norm_no_bias", "n_kv_heads": 1, "tied_embeddings": True,
+    },
+    "norms without weights": {"norm": "layer_norm_no_weight", "branch_scale": 2.0},
     "a gate, one group": {
         "num_layers": 1, "second_token_weight": 0.3,
         "experts": replace(_EXPERTS, shared_gate=True, scoring="sigmoid", scale=2.8),

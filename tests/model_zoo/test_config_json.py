@@ -14,7 +14,7 @@ from model_zoo.builder import build_graph
 from model_zoo.config import Experts, TransformerConfig
 from model_zoo.config_json import file_of, read
 from model_zoo.described import config_of, text_of
-from model_zoo.families import FAMILIES
+from model_zoo.families import FAMILIES, KEYS
 from ms_symtensor.bridge.apply.load_network import zoo_options
 from ms_symtensor.errors import InputError
 from ms_symtensor.models import resolve
@@ -26,8 +26,9 @@ REFUSED = {
     "deepseek_v4_flash.json": "compressed attention", "deepseek_v4_pro.json": "compressed attention",
     "phi_3_5_moe.json": "routing by a sparse mixer", "glm_5.json": "sparse attention with an indexer",
     "kimi_linear_48b_a3b.json": "gated linear attention", "longcat_flash.json": "zero experts",
-    "falcon_7b.json": "attention beside the feed-forward",
 }  # fmt: skip
+DEFAULTS = json.loads((FILES / "class_defaults.json").read_text())
+NEEDED = {"num_layers", "hidden_size", "num_heads", "vocab_size", "intermediate_size"}
 QWEN3 = json.loads((FILES / "qwen3_32b.json").read_text())
 
 
@@ -43,6 +44,16 @@ def parameters_of(config: TransformerConfig) -> tuple[int, int]:
     return found[0], found[1]
 
 
+def family_of(data: dict[str, Any]) -> str:
+    kind = str(data.get("text_config", data)["model_type"])
+    return kind if kind in FAMILIES else kind.removesuffix("_text")
+
+
+def described_by(tmp_path: Path, data: dict[str, Any]) -> TransformerConfig:
+    (tmp_path / "config.json").write_text(json.dumps(data))
+    return read(tmp_path / "config.json").config
+
+
 def written(tmp_path: Path, **keys: Any) -> str:
     """A folder with Qwen3-32B's config.json, some keys of which are others."""
     (tmp_path / "config.json").write_text(json.dumps(QWEN3 | keys))
@@ -56,6 +67,29 @@ def test_parameters_are_as_many_as_transformers_counts(file: str) -> None:
     assert main == int(row["parameters"]) + int(row["corrections_in_buffers"])
     assert (second > 0) == (config.second_token_weight > 0)
     assert config_of(config.name, text_of(config)) == replace(config, seq_length=4096)
+
+
+@pytest.mark.parametrize("kind", DEFAULTS)
+def test_defaults_of_a_class_have_as_many_parameters_as_transformers_counts(kind: str, tmp_path: Path) -> None:
+    row = DEFAULTS[kind]
+    config = described_by(tmp_path, row["config"])
+    assert parameters_of(config) == (row["parameters"] + row["corrections_in_buffers"], 0)
+    assert replace(config_of(config.name, text_of(config)), seq_length=config.seq_length) == config
+
+
+@pytest.mark.parametrize("kind", sorted(DEFAULTS.keys() - {"minicpm3"}))  # the width of its values is that of its heads
+def test_a_file_with_its_sizes_alone_is_that_of_its_class(kind: str, tmp_path: Path) -> None:
+    row, means = DEFAULTS[kind], KEYS | FAMILIES[family_of(DEFAULTS[kind]["config"])].keys
+    data = row["config"].get("text_config", row["config"])
+    kept = {
+        key: value
+        for key, value in data.items()
+        if means.get(key) in NEEDED or key in row["given"] or key == "model_type"
+    }
+    if data is not row["config"]:
+        kept = {key: value for key, value in row["config"].items() if key != "text_config"} | {"text_config": kept}
+    whole, short = (described_by(tmp_path, each) for each in (row["config"], kept))
+    assert replace(short, max_position_embeddings=whole.max_position_embeddings) == whole
 
 
 @pytest.mark.parametrize("file", REFUSED)
@@ -145,6 +179,51 @@ def test_a_folder_a_text_config_and_a_name_of_its_own_are_found(tmp_path: Path) 
     assert model.graph.hash == resolve("qwen3_32b", options={"num_layers": 2}).graph.hash
 
 
+def test_every_part_beside_the_text_network_is_named(tmp_path: Path) -> None:
+    parts = {"vision_config": {"depth": 2}, "vq_config": {"n_e": 2}, "id2label": {"0": "no"}}
+    for around, left_out in (
+        (parts, ["vision_config", "vq_config"]),
+        ({}, ["what stands beside the text network"]),
+        ({"thinker_config": {"audio_config": {"depth": 2}, "text_config": QWEN3}, "talker_config": {"depth": 1}},
+         ["audio_config", "talker_config"]),
+        ({"llm_config": QWEN3, "aligner_config": {"depth": 1}}, ["aligner_config"]),
+    ):  # fmt: skip
+        inside = {} if {"thinker_config", "llm_config"} & around.keys() else {"text_config": QWEN3}
+        (tmp_path / "config.json").write_text(json.dumps({"model_type": "mine", **around, **inside}))
+        found = read(tmp_path / "config.json")
+        assert replace(found.config, name="qwen3_32b") == replace(
+            read(FILES / "qwen3_32b.json").config, name="qwen3_32b"
+        )
+        assert [note.split(" is left out: ")[0] for note in found.notes] == left_out
+
+
+def test_what_a_class_does_not_read_or_reads_elsewhere(tmp_path: Path) -> None:
+    hunyuan = DEFAULTS["hunyuan_v1_moe"]["config"]
+    of_layers = {
+        "moe_topk": [8] * 32,
+        "num_shared_expert": [1] * 32,
+        "moe_intermediate_size": [3072] * 32,
+        "use_cla": False,
+    }
+    assert described_by(tmp_path, hunyuan | of_layers) == described_by(tmp_path, hunyuan)
+    exaone = DEFAULTS["exaone4"]["config"] | {"layer_types": None, "sliding_window_pattern": "LLLG"}
+    assert described_by(tmp_path, exaone) == described_by(tmp_path, DEFAULTS["exaone4"]["config"])
+    described_by(tmp_path, DEFAULTS["ministral3"]["config"])
+    assert read(tmp_path / "config.json", seq_length=16384).config.seq_length == 16384
+    with pytest.raises(InputError, match="queries scaled by position"):
+        read(tmp_path / "config.json", seq_length=16385)
+    for kind, keys, said in (
+        ("granite", {"attention_multiplier": 0.3}, "attention_multiplier is 0.3"),
+        ("opt", {"word_embed_proj_dim": 512}, "word_embed_proj_dim 512"),
+        ("opt", {"do_layer_norm_before": False}, "do_layer_norm_before 'False' in this model_type"),
+        ("gpt2", {"attn_pdrop": 0.1}, "no dropout .attn_pdrop"),
+        ("phi", {"hidden_act": "silu"}, "ungated one knows gelu_pytorch_tanh"),
+        ("mistral4", {"n_group": 4}, "n_group '4' in this model_type"),
+    ):
+        with pytest.raises(InputError, match=said):
+            described_by(tmp_path, DEFAULTS[kind]["config"] | keys)
+
+
 @pytest.mark.parametrize(
     ("keys", "said"),
     [
@@ -152,6 +231,7 @@ def test_a_folder_a_text_config_and_a_name_of_its_own_are_found(tmp_path: Path) 
         ({"attention_dropout": 0.1}, "dropout .attention_dropout"),
         ({"use_bidirectional_attention": True}, "attention to later tokens"),
         ({"model_type": "qwen4"}, "model_type 'qwen4' is not known .* such as qwen"),
+        ({"model_type": "rwkv"}, "model_type 'rwkv' is not known .* model_type=NAME$"),
         ({"hidden_act": "relu2"}, "hidden_act 'relu2'"),
         ({"mlp_bias": True}, "mlp_bias"),
         ({"layer_types": ["full_attention"] * 3}, "3 of 64 layers"),
@@ -227,9 +307,11 @@ def test_every_model_type_is_one_line_of_known_facts() -> None:
     assert {fact for fact in facts if fact.startswith("experts.")} <= of_experts
 
 
-@pytest.mark.parametrize("file", ["gemma_2_27b", "gpt_oss_20b", "deepseek_v3_r1"])
+@pytest.mark.parametrize(
+    "file", ["gemma_2_27b", "gpt_oss_20b", "deepseek_v3_r1", "falcon_7b", "granite", "gpt2", "opt"]
+)
 def test_a_value_of_another_kind_is_never_more_than_a_mistake(file: str, tmp_path: Path) -> None:
-    data = json.loads((FILES / f"{file}.json").read_text())
+    data = DEFAULTS[file]["config"] if file in DEFAULTS else json.loads((FILES / f"{file}.json").read_text())
     for key in data:
         for value in (None, "x", -1, 0, 1.5, [], {}, True, [["a"]], 10**9, {"full_attention": 3}):
             (tmp_path / "odd.json").write_text(json.dumps(data | {key: value}))

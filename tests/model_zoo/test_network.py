@@ -75,6 +75,14 @@ PARTS = {
         _ROTARY, name="four_norms", activation="geglu", branch_norm="both", score_cap=0.5, logit_cap=1.0,
         embedding_scale=4.0, score_size=32,
     ),
+    "branches beside each other, norms once rotated": replace(
+        _ROTARY, name="beside", activation="relu2", branch_norm="beside", qk_norm="rotated_head", rotated_size=4,
+        linear_bias=True, qkv_bias=True, branch_scale=0.5, logit_scale=0.25,
+    ),
+    "branches of one norm without a bias": replace(
+        _ROTARY, name="shared", norm="layer_norm_no_bias", activation="relu", branch_norm="shared", tied_embeddings=True,
+    ),
+    "norms without weights": replace(_ROTARY, name="no_weight", norm="layer_norm_no_weight", branch_scale=2.0),
 }  # fmt: skip
 
 

@@ -1,5 +1,6 @@
 """Networks of config.json files with parts that no published model of the zoo has: verified, and proved on four processes."""
 
+import json
 import os
 import subprocess
 import sys
@@ -10,6 +11,15 @@ import pytest
 ROOT = Path(__file__).parents[3]
 FILES = ROOT / "tests" / "data" / "configs"
 NARROW = ("hidden_size=1024", "vocab_size=32000")
+CLASSES = json.loads((FILES / "class_defaults.json").read_text(encoding="utf-8"))
+
+
+def _small(*dims: str, layers: int = 2, length: int = 1024) -> tuple[str, ...]:
+    """The defaults of a class, narrow."""
+    given = (*NARROW, "num_attention_heads=16", "head_dim=64", *dims)
+    return f"--num-layers={layers}", f"--seq-length={length}", *(f"--dim={dim}" for dim in given)
+
+
 NETWORKS = {
     "olmo_3_7b": ("--num-layers=4", "--seq-length=8192", "--fix=context_parallel=4"),
     "gemma_2_27b": ("--num-layers=2", "--seq-length=8192", *(f"--dim={dim}" for dim in NARROW)),
@@ -22,6 +32,15 @@ NETWORKS = {
     "minimax_m2_m2_5": ("--num-layers=2", "--seq-length=1024", "--dim=num_local_experts=16"),
     "glm_4_9b_0414": ("--num-layers=2", "--fix=model_parallel=2"),
     "qwen3_8b": ("--num-layers=2", "--lora=8"),
+    "falcon_7b": ("--num-layers=2", "--seq-length=1024", "--dim=vocab_size=32000"),
+    "gpt_neox": _small("intermediate_size=4096"),
+    "cohere2": _small("intermediate_size=2048", "num_key_value_heads=4", layers=4, length=8192),
+    "granitemoeshared": _small("intermediate_size=512", "num_key_value_heads=4"),
+    "hunyuan_v1_dense": _small("intermediate_size=4096", "num_key_value_heads=4"),
+    "nemotron": _small("intermediate_size=4096", "num_key_value_heads=4"),
+    "olmo": _small("intermediate_size=2048", "num_key_value_heads=16"),
+    "opt": ("--num-layers=2", "--seq-length=1024"),
+    "gpt2": ("--num-layers=2",),
 }  # fmt: skip
 
 
@@ -29,9 +48,11 @@ NETWORKS = {
 @pytest.mark.parametrize("file", NETWORKS)
 def test_a_plan_is_verified_and_proved(file: str, tmp_path: Path) -> None:
     pytest.importorskip("mindspore")
+    if file in CLASSES:
+        (tmp_path / "config.json").write_text(json.dumps(CLASSES[file]["config"]), encoding="utf-8")
     step = [
         "plan",
-        str(FILES / f"{file}.json"),
+        "config.json" if file in CLASSES else str(FILES / f"{file}.json"),
         "--device-num=4",
         "--global-batch-size=8",
         "--out=plan",

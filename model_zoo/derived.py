@@ -1,0 +1,163 @@
+"""What several facts of a config.json make up: sizes of attention and experts, norms, biases, scales."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from model_zoo.config import Experts, LatentSizes
+from model_zoo.fact_types import typed
+from model_zoo.families import ACTIVATIONS, KEYS, UNGATED
+from model_zoo.layer_kinds import FULL, SLIDING
+from ms_symtensor.errors import InputError
+
+_SECOND_TOKEN_WEIGHT = (
+    0.3  # DeepSeek-V3's in most of its training (arXiv:2412.19437, 4.2); no size or time depends on it
+)
+
+
+def number_of(facts: Mapping[str, Any], fact: str) -> int:
+    """A size of at least 1."""
+    keys = [key for key, meant in KEYS.items() if meant == fact]
+    value = facts.get(fact)
+    if value is None:
+        raise InputError(f"lacks {' or '.join(keys[:2])}: give it, or --dim {keys[0]}=N")
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise InputError(f"{keys[0]} is {value!r}: give a whole number above 0")
+    return value
+
+
+def kv_heads(facts: Mapping[str, Any], heads: int) -> int:
+    """How many key-value heads there are beside so many query heads."""
+    one = facts.get("one_kv_head") and not facts.get("new_form")  # Falcon 7B writes the number of query heads beside it
+    return 1 if one else facts.get("n_kv_heads") or heads
+
+
+def branch_norm(facts: Mapping[str, Any]) -> Any:
+    """Where norms stand. Falcon 40B has two before branches that stand side by side, unless it says that it has one."""
+    if not (facts.get("parallel") or facts.get("new_form")):
+        return facts.get("branch_norm", "before")
+    return "beside" if facts.get("new_form") and facts.get("norms_num") != 1 else facts["parallel_norm"]
+
+
+def score_size(facts: Mapping[str, Any]) -> int:
+    """What scores are divided by the square root of; 0: the size of a head. Errors: InputError for a factor of another form."""
+    scale = facts.get("score_scale")
+    if scale is None:
+        return facts.get("score_size") or 0
+    size = round(scale**-2) if scale > 1e-6 else 0
+    if not size or not math.isclose(size, scale**-2, rel_tol=1e-4):
+        raise InputError(f"attention_multiplier is {scale}: give 1 / sqrt(N) of a whole number N")
+    return size
+
+
+def scales(facts: Mapping[str, Any], hidden: int, layers: int) -> dict[str, float]:
+    """What embeddings, branches and logits are multiplied with."""
+    depth, base, divisor = (facts.get(name) for name in ("depth_scale", "logit_base", "logit_divisor"))
+    by_size = math.sqrt(hidden) if facts.get("scales_embedding") else 1.0
+    return {
+        "embedding_scale": float(facts.get("embedding_scale") or by_size),
+        "branch_scale": depth / math.sqrt(layers) if depth else float(facts.get("branch_scale") or 1.0),
+        "logit_scale": base / hidden if base else float(1 / divisor if divisor else facts.get("logit_scale") or 1.0),
+    }
+
+
+def latent_sizes(facts: dict[str, Any]) -> LatentSizes | None:
+    """The widths of latent attention, if it is that. Errors: InputError for one that lacks, or is odd where it is rotated."""
+    if not facts.get("latent.key_value_rank"):
+        return None
+    for name in ("plain_head_dim", "latent.rotary_head_dim", "latent.value_head_dim"):
+        number_of(facts, name)
+    if facts["latent.rotary_head_dim"] % 2:
+        raise InputError(f"qk_rope_head_dim is {facts['latent.rotary_head_dim']}: give an even number")
+    sizes = {
+        name: facts.get(f"latent.{name}") or 0 for name in LatentSizes.__dataclass_fields__ if name != "pads_values"
+    }
+    return LatentSizes(**sizes, pads_values=False)
+
+
+def experts_of(facts: dict[str, Any]) -> Experts:
+    """The mixture. Errors: InputError for numbers that no routing has."""
+    if facts.get("topk_method") == "greedy":
+        facts |= {"experts.groups": 1, "experts.groups_per_token": 1}
+    said = {field: facts.get(f"experts.{field}") for field in Experts.__dataclass_fields__}
+    of: dict[str, Any] = {field: value for field, value in said.items() if value is not None}
+    number, per_token, size = (number_of(facts, f"experts.{f}") for f in ("number", "per_token", "intermediate_size"))
+    if facts.get("uses_correction") is False:
+        raise InputError("use_routing_bias false: the zoo's sigmoid routing has a correction")
+    shared = facts.get("experts.shared_size") or (facts.get("shared_num") or 0) * size
+    gate = bool(facts.get("experts.shared_gate")) and shared > 0
+    groups, best = of.get("groups") or 1, of.get("groups_per_token") or 1
+    if number % groups or best > groups or per_token > number // groups * best:
+        raise InputError(
+            f"num_experts_per_tok {per_token} of {number} experts, from {best} (topk_group) of {groups} (n_group) groups, is none"
+        )
+    of |= {"groups": groups, "groups_per_token": best}
+    return Experts(**of | {"number": number, "per_token": per_token, "shared_size": shared, "shared_gate": gate})
+
+
+def rotated_size(facts: Mapping[str, Any], head_dim: int) -> dict[str, Any]:
+    """How many dims of a head are rotated. Errors: InputError for an odd number, or more than there are."""
+    share = facts.get("rotated_share")
+    size = facts.get("rotated_size") or (int(head_dim * share) if share else head_dim)
+    if size % 2 or not 0 < size <= head_dim:
+        raise InputError(f"{size} dims of a head of {head_dim} are rotated: give an even number of them")
+    return {"rotated_size": 0 if size == head_dim else size}
+
+
+def read_rope(facts: dict[str, Any]) -> None:
+    """What transformers 5 says of the rotation in one record, or in one for each attention."""
+    rope = facts.pop("rope", None) or {}
+    local, rope = (
+        typed("rope_parameters", "rope", rope.get(kind)) or other for kind, other in ((SLIDING, {}), (FULL, rope))
+    )
+    for of, key, fact in (
+        (rope, "rope_theta", "rotary_base"),
+        (rope, "partial_rotary_factor", "rotated_share"),
+        (local, "rope_theta", "local_base"),
+    ):
+        if of.get(key) is not None:
+            facts[fact] = typed(key, fact, of[key])
+    if rope.get("llama_4_scaling_beta"):  # 1 for the first positions
+        first = typed("rope_parameters", "tempered_from", rope.get("original_max_position_embeddings"))
+        facts |= {"tempers": True, "tempered_from": (first or 0) + 1}
+    if facts.get("local_base") == facts.get("rotary_base"):
+        facts.pop("local_base", None)
+
+
+def qk_norm(facts: Mapping[str, Any]) -> Any:
+    """How queries and keys are normalised."""
+    return facts.get("norm_of_heads", "head") if facts.get("uses_qk_norm") else facts.get("qk_norm")
+
+
+def activation(facts: Mapping[str, Any]) -> str:
+    """The form of the feed-forward. Errors: InputError for one that the zoo has not."""
+    name, gated = facts.get("activation") or "silu", facts.get("gated", True)
+    known = ACTIVATIONS if gated else UNGATED
+    if name not in known:
+        raise InputError(f"hidden_act {name!r}: the zoo's {'' if gated else 'un'}gated one knows {', '.join(known)}")
+    return known[name]
+
+
+def biases(facts: Mapping[str, Any], latent: LatentSizes | None) -> dict[str, bool]:
+    """Which linear layers have biases. Errors: InputError for a mixture of them that the zoo has not."""
+    everywhere, attention = bool(facts.get("bias")), bool(facts.get("attention_bias") or facts.get("bias"))
+    feed_forward, output = everywhere or bool(facts.get("mlp_bias")), attention or bool(facts.get("output_bias"))
+    if feed_forward and not output:
+        raise InputError("mlp_bias: the zoo gives a feed-forward biases where attention's output has one too")
+    if latent is not None and attention:
+        raise InputError("attention_bias: the zoo's latent attention has no biases")
+    return {
+        "qkv_bias": attention or bool(facts.get("qkv_bias")),
+        "output_bias": output and not feed_forward,
+        "linear_bias": feed_forward,
+    }
+
+
+def second_token_weight(facts: Mapping[str, Any]) -> float:
+    """The weight of the loss of a second token; 0: none is predicted. Errors: InputError for more than one."""
+    number = facts.get("second_tokens") or 0
+    if number > 1:
+        raise InputError(f"num_nextn_predict_layers {number}: the zoo predicts one more token; give --dim to plan one")
+    if number and facts.get("tied_embeddings"):
+        raise InputError("num_nextn_predict_layers with tie_word_embeddings: the zoo predicts one more token untied")
+    return _SECOND_TOKEN_WEIGHT if number else 0.0

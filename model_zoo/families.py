@@ -86,7 +86,7 @@ _LACKING: Mapping[str, str] = {
     "ALiBi": "alibi",
     "attention beside the feed-forward": "parallel_attn use_parallel_residual",
     "dropout": """attention_dropout hidden_dropout resid_pdrop residual_dropout embd_pdrop mlp_dropout attn_pdrop dropout
-        embedding_dropout layerdrop""",
+        embedding_dropout layerdrop activation_dropout""",
     "clipped projections": "clip_qkv",
     "noise in routing": "router_jitter_noise input_jitter_noise",
     "attention to later tokens": "use_bidirectional_attention",
@@ -153,6 +153,9 @@ _GELU: dict[str, Any] = {"activation": "gelu_pytorch_tanh"}
 _GLM = {"attention_bias": "qkv_bias"}  # its output has none
 _LAYER_NORM: dict[str, Any] = {"norm": "layer_norm"}
 _BIASED: dict[str, Any] = _LAYER_NORM | {"bias": True, "gated": False}
+_CHATGLM: dict[str, Any] = {
+    "groups_heads": True, "has_biases": False, "norms_by_root": True, "norms_last": True, "adds_normed": False,
+}  # fmt: skip
 _LEARNED: dict[str, Any] = _BIASED | {"position": "learned"}
 _GPT2 = {
     "n_embd": "hidden_size", "n_layer": "num_layers", "n_head": "num_heads", "n_positions": "max_position_embeddings",
@@ -170,6 +173,8 @@ _BESIDE = """add_classification_head class_num cla_share_factor dense_list im_st
     text_start_id text_end_id org_vocab_size pad_id pool_type use_mixed_mlp_moe use_rotary_pos_emb"""
 _HUNYUAN = {"attention_head_dim": "head_dim", "use_cla": "shares_keys", **dict.fromkeys(_BESIDE.split(), "")}
 _COHERE: dict[str, Any] = {"norm": "layer_norm_no_bias", "branch_norm": "shared"}
+_UNREAD = """layer_switch order_of_interleaved_layers position_embedding_type use_embedding_sharing use_gated_activation
+    use_parallel_block use_parallel_embedding"""
 _LOGIT_SCALE = {"logit_scale": "logit_scale"}
 _FULL_UNROTATED: dict[str, Any] = {"rotates_windows": True}  # beside blocks with a window those without are not rotated
 _PARALLEL = {"use_parallel_residual": "parallel"}
@@ -224,11 +229,23 @@ FAMILIES: Mapping[str, Family] = {  # the text network of a multimodal one has i
     "qwen3": Family(fixed=_HEAD_NORM, silent={"head_dim": 128, "uses_window": False}),
     "phi3": Family(keys={"attention_bias": ""}),
     "glm": Family(keys=_GLM, silent={"rotated_share": 0.5, "qkv_bias": True, "head_dim": 128}),
+    "chatglm": Family(
+        fixed=_CHATGLM, silent={"rotated_share": 0.5, "qkv_bias": True},
+        keys={
+            "padded_vocab_size": "vocab_size", "vocab_size": "", "kv_channels": "head_dim", "layernorm_epsilon": "norm_epsilon",
+            "multi_query_group_num": "n_kv_heads", "multi_query_attention": "groups_heads", "add_qkv_bias": "qkv_bias",
+            "add_bias_linear": "has_biases", "rmsnorm": "norms_by_root", "post_layer_norm": "norms_last",
+            "apply_residual_connection_post_layernorm": "adds_normed", "seq_length": "max_position_embeddings",
+            "interleaved_qkv": "", "rope_ratio": "", "original_rope": "", "apply_query_key_layer_scaling": "",
+            "attention_softmax_in_fp32": "", "bias_dropout_fusion": "", "fp32_residual_connection": "", "classifier_dropout": "",
+            "pre_seq_len": "", "prefix_projection": "", "quantization_bit": "",
+        },
+    ),
     "glm4": Family(
         fixed={"branch_norm": "both"}, keys=_GLM, silent={"rotated_share": 0.5, "qkv_bias": True, "head_dim": 128}
     ),
-    "glm4v": Family(fixed=_QKV | {"branch_norm": "both"}),
-    "glm_ocr": Family(fixed={"branch_norm": "both"}),
+    "glm4v": Family(fixed=_QKV | {"branch_norm": "both"}, keys={"attention_bias": ""}),
+    "glm_ocr": Family(fixed={"branch_norm": "both"}, keys={"attention_bias": ""}),
     "gemma": Family(fixed={"scales_embedding": True}, silent=_TIED | _GELU | {"head_dim": 256}),
     "gemma2": Family(
         fixed=_GEMMA,
@@ -264,14 +281,16 @@ FAMILIES: Mapping[str, Family] = {  # the text network of a multimodal one has i
         fixed=_COHERE | {"uses_qk_norm": False}, keys=_LOGIT_SCALE, silent=_TIED | {"logit_scale": 0.0625}
     ),
     "cohere2": Family(
-        fixed=_COHERE | _FULL_UNROTATED, keys=_LOGIT_SCALE, silent=_TIED | {"logit_scale": 0.0625, "window_period": 4}
+        fixed=_COHERE | _FULL_UNROTATED, keys=_LOGIT_SCALE | dict.fromkeys(_UNREAD.split(), ""),
+        silent=_TIED | {"logit_scale": 0.0625, "window_period": 4},
     ),
     "stablelm": Family(
         fixed=_LAYER_NORM | {"parallel_norm": "shared", "uses_qk_norm": False},
         keys=_PARALLEL | {"use_qkv_bias": "qkv_bias", "qk_layernorm": "uses_qk_norm"}, silent={"rotated_share": 0.25},
     ),
     "starcoder2": Family(
-        fixed=_LAYER_NORM | {"gated": False}, silent=_TIED | {"bias": True, "activation": "gelu_pytorch_tanh"}
+        fixed=_LAYER_NORM | {"gated": False}, keys={"mlp_type": "", "norm_type": ""},
+        silent=_TIED | {"bias": True, "activation": "gelu_pytorch_tanh"},
     ),
     "phi": Family(
         fixed=_BIASED | {"branch_norm": "shared", "head_bias": True}, keys={"qk_layernorm": "uses_qk_norm"},
@@ -290,6 +309,7 @@ FAMILIES: Mapping[str, Family] = {  # the text network of a multimodal one has i
         keys={
             "parallel_attn": "parallel", "new_decoder_architecture": "new_form", "num_ln_in_parallel_attn": "norms_num",
             "multi_query": "one_kv_head", "num_kv_heads": "n_kv_heads", "activation": "activation",
+            "apply_residual_connection_post_layernorm": "",
         },
         silent=_TIED | {"parallel": True, "one_kv_head": True, "activation": "gelu"},
     ),
@@ -317,6 +337,7 @@ FAMILIES: Mapping[str, Family] = {  # the text network of a multimodal one has i
             "ffn_dim": "intermediate_size", "activation_function": "activation", "enable_bias": "bias",
             "do_layer_norm_before": "norms_before", "_remove_final_layer_norm": "drops_norm",
             "layer_norm_elementwise_affine": "norms_before", "word_embed_proj_dim": "embedding_size",
+            "output_projection": "",
         },
         silent=_TIED | {"activation": "relu"},
     ),

@@ -206,6 +206,15 @@ def test_what_a_class_does_not_read_or_reads_elsewhere(tmp_path: Path) -> None:
         "use_cla": False,
     }
     assert described_by(tmp_path, hunyuan | of_layers) == described_by(tmp_path, hunyuan)
+    glm = json.loads((FILES / "glm_4_9b.json").read_text())
+    chatglm = {  # as its own code names the same
+        "model_type": "chatglm", "num_layers": 40, "hidden_size": 4096, "ffn_hidden_size": glm["intermediate_size"],
+        "kv_channels": 128, "num_attention_heads": 32, "multi_query_attention": True, "multi_query_group_num": 2,
+        "padded_vocab_size": glm["vocab_size"], "layernorm_epsilon": glm["rms_norm_eps"], "rmsnorm": True, "hidden_dropout": 0.0,
+        "add_bias_linear": False, "add_qkv_bias": True, "seq_length": glm["max_position_embeddings"], "post_layer_norm": True,
+        "tie_word_embeddings": False, "rope_ratio": 500,
+    }  # fmt: skip
+    assert described_by(tmp_path, chatglm) == described_by(tmp_path, glm)
     exaone = DEFAULTS["exaone4"]["config"] | {"layer_types": None, "sliding_window_pattern": "LLLG"}
     assert described_by(tmp_path, exaone) == described_by(tmp_path, DEFAULTS["exaone4"]["config"])
     described_by(tmp_path, DEFAULTS["ministral3"]["config"])

@@ -181,6 +181,24 @@ _PARALLEL = {"use_parallel_residual": "parallel"}
 _SIGMOID = {"experts.scoring": "sigmoid"}
 _EXPERTS_ONLY = {"intermediate_size": "experts.intermediate_size"}  # no block is dense
 
+_REFUSED: Mapping[str, str] = {
+    "gated linear attention": "qwen3_next qwen3_5 qwen3_5_moe kimi_linear olmo_hybrid",
+    "gated linear attention and experts in a narrow space": "kimi_k3",
+    "linear attention": "minimax bailing_hybrid",
+    "compressed attention and hyper-connections": "deepseek_v4",
+    "experts beside attention and zero experts": "longcat_flash",
+    "state-space layers": "mamba mamba2 falcon_mamba jamba bamba zamba zamba2 falcon_h1 nemotron_h granitemoehybrid",
+    "convolutions between blocks of attention": "lfm2 lfm2_moe",
+    "ALiBi": "bloom mpt",
+    "ALiBi and a normalised head": "baichuan",
+    "an activation with weights": "apertus",
+    "gates of attention's output": "afmoe laguna",
+    "embeddings in every block": "gemma3n gemma4",
+    "numbers of heads that differ from block to block": "mimo_v2_flash",
+    "experts of images beside those of text": "ernie4_5_vl_moe",
+}  # fmt: skip
+"""What each of these model types has that the zoo has not."""
+
 FAMILIES: Mapping[str, Family] = {  # the text network of a multimodal one has its name, with or without _text
     "llama": Family(),
     "mistral": Family(),
@@ -392,13 +410,7 @@ FAMILIES: Mapping[str, Family] = {  # the text network of a multimodal one has i
         fixed={"experts.corrected": True}, silent=_TIED,
         keys={"moe_capacity": "", "moe_gate": "", "moe_use_aux_free": "uses_correction"},
     ),
-    "qwen3_next": Family(parts={"model_type": "gated linear attention"}),
-    "qwen3_5_moe": Family(parts={"model_type": "gated linear attention"}),
-    "kimi_linear": Family(parts={"model_type": "gated linear attention"}),
-    "kimi_k3": Family(parts={"model_type": "gated linear attention and experts in a narrow space"}),
-    "deepseek_v4": Family(parts={"model_type": "compressed attention and hyper-connections"}),
-    "longcat_flash": Family(parts={"model_type": "experts beside attention and zero experts"}),
-    "baichuan": Family(parts={"model_type": "ALiBi and a normalised head"}),
+    **{kind: Family(parts={"model_type": part}) for part, kinds in _REFUSED.items() for kind in kinds.split()},
     "phimoe": Family(
         fixed={"norm": "layer_norm"}, keys=_EXPERTS_ONLY | {"router_jitter_noise": "", "input_jitter_noise": ""},
         parts={"model_type": "routing by a sparse mixer"},

@@ -166,7 +166,7 @@ class _Log:
         os.close(self._stream)
         if failure is None or not issubclass(failure, CompilerError):
             lines = self._text().splitlines(keepends=True)
-            sys.stderr.writelines(line for line in lines if self._shows_warnings or not line.startswith(_CHATTER))
+            sys.stderr.write("".join(line for line in lines if self._shows_warnings or not line.startswith(_CHATTER)))
 
     def errors(self) -> list[str]:
         """The messages of MindSpore's [ERROR] lines, first to last."""

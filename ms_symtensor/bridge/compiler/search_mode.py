@@ -12,6 +12,7 @@ class _Request:
     def __init__(self) -> None:
         self.active = False
         self.capturing = False
+        self.said = False  # that the parallel mode is none in which it counts
         self.planned = False  # a network of this process carries a plan, however it got there
 
 

@@ -175,6 +175,23 @@ def _prepare_if_asked(cell: Any, arguments: Sequence[Any]) -> None:
         from ms_symtensor.bridge.plugin.prepare import compare_networks
 
         compare_networks([cell])
+    elif request.active:
+        _say_that_it_does_not_count(cell)
+
+
+def _say_that_it_does_not_count(cell: Any) -> None:
+    """Once, where the search mode is set for a training step, and the parallel mode is one without a search."""
+    from mindspore import context
+
+    from ms_symtensor.bridge.plugin.training_network import trains
+    from ms_symtensor.streams import notice
+
+    if not request.said and trains(cell):
+        request.said = True
+        mode = context.get_auto_parallel_context("parallel_mode")
+        notice(
+            f'nothing is planned in parallel_mode="{mode}": search_mode="{NAME}" counts in parallel_mode="auto_parallel"'
+        )
 
 
 def _is_automatic() -> bool:

@@ -1,10 +1,12 @@
 """MindSpore's errors in one line, and what is otherwise for the time of a run."""
 
 import inspect
+import os
+import sys
 
 import pytest
 
-from ms_symtensor.bridge.compiler.executor import explain, has_lazy_inline, sources_read_once, without_lazy_inline
+from ms_symtensor.bridge.compiler.executor import _Log, explain, has_lazy_inline, sources_read_once, without_lazy_inline
 from tests.bridge.networks import Net
 
 MESSAGE = """Failure:operator MatMul init failed
@@ -76,3 +78,24 @@ def test_a_functions_source_is_read_once():
         with pytest.raises(TypeError):
             inspect.getsourcelines(3)
     assert inspect.getsourcelines is before
+
+
+class _PlainStream:
+    """A standard error stream with as little as the one of Python's that MindSpore's compile cache leaves."""
+
+    def __init__(self):
+        self.text = ""
+
+    def write(self, text):
+        self.text += text
+
+    def flush(self):
+        pass
+
+
+def test_a_plain_error_stream_gets_what_was_logged(tmp_path, monkeypatch):
+    stream = _PlainStream()
+    monkeypatch.setattr(sys, "stderr", stream)
+    with _Log(str(tmp_path)):
+        os.write(2, b"said by a library\n")
+    assert stream.text == "said by a library\n"

@@ -126,6 +126,14 @@ def test_mindspores_own_searches_go_on_working(stored, mode):
             context.set_auto_parallel_context(search_mode="unknown")
 
 
+def test_a_search_mode_without_its_parallel_mode_is_told(capsys):
+    cell, inputs = network(num_layers=1)
+    parallel = ParallelConfig("data_parallel", dataset_strategy="data_parallel", search_mode="symtensor")
+    compile_rank(training_cell(cell), *inputs, SENS, device_num=8, parallel=parallel)
+    assert planning.plan_on(cell) is None
+    assert 'nothing is planned in parallel_mode="data_parallel"' in capsys.readouterr().err
+
+
 def test_a_forward_network_alone_is_refused_with_what_to_do(stored):
     cell, inputs = network(num_layers=1)
     with pytest.raises(SymTensorError, match=r"no training step is found in RotaryDecoder.*plan_network\(net"):

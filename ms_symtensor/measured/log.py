@@ -17,29 +17,33 @@ from statistics import median
 from ms_symtensor.errors import InputError
 from ms_symtensor.measured.run import Log, Memory
 
-_STEP = re.compile(r"\bper_step_time:\s*(\d+)ms")
-_THROUGHPUT = re.compile(r"(\d+(?:\.\d+)?) samples/s/p")
+_STEP = re.compile(r"\bper_step_time:\s*(\d{1,12}(?:\.\d+)?)\s*ms")
+_FIRST = re.compile(r"(?!.*\bEpoch:\[\s*(?!1/)\d).*\bstep:\[\s*1/.*\bper_step_time:")
+_THROUGHPUT = re.compile(r"\b(\d{1,12}(?:\.\d+)?) samples/s/p")
 _MIB = 1 << 20
 _ALLOCATED = (
-    (re.compile(r"Used peak memory usage \(without fragments\): *(\d+)M"), _MIB),
-    (re.compile(r"'max_allocated_memory': *(\d+)"), 1),
+    (re.compile(r"Used peak memory usage \(without fragments\): *(\d{1,12})M"), _MIB),
+    (re.compile(r"'max_allocated_memory': *(\d{1,18})\b"), 1),
 )
 _RESERVED = (
-    (re.compile(r"Actual peak memory usage \(with fragments\): *(\d+)M"), _MIB),
-    (re.compile(r"'max_reserved_memory': *(\d+)"), 1),
+    (re.compile(r"Actual peak memory usage \(with fragments\): *(\d{1,12})M"), _MIB),
+    (re.compile(r"'max_reserved_memory': *(\d{1,18})\b"), 1),
 )
 
 
 def read_log(path: Path) -> Log | None:
     """The steps and the memory of the log at `path`, None where it holds neither.
 
-    The first step, which compiles, is left out. Errors: InputError if the file cannot be read, or has no step but that one.
+    The first step, which compiles, is left out; of runs that were appended, all but the last.
+
+    Errors: InputError if the file cannot be read, or has no step but that one.
     """
     try:
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError as error:
         raise InputError(f"cannot read {path} ({error.strerror}): check the path") from error
-    steps_ms = [(number, int(found[1])) for number, line in enumerate(lines) if (found := _STEP.search(line))]
+    lines = lines[max((number for number, line in enumerate(lines) if _FIRST.match(line)), default=0) :]
+    steps_ms = [(number, float(found[1])) for number, line in enumerate(lines) if (found := _STEP.search(line))]
     memory = Memory(_most(lines, _ALLOCATED), _most(lines, _RESERVED))
     if not steps_ms:
         return None if memory == Memory() else Log(str(path), 0, None, None, None, memory)
@@ -52,7 +56,7 @@ def read_log(path: Path) -> Log | None:
     return Log(str(path), len(used_s), median(used_s), max(used_s), _samples(lines, used_ms), memory)
 
 
-def _samples(lines: Sequence[str], steps_ms: Iterable[tuple[int, int]]) -> float | None:
+def _samples(lines: Sequence[str], steps_ms: Iterable[tuple[int, float]]) -> float | None:
     """Samples that a device takes in a step: its throughput, which is printed behind the step, times the step."""
     found = []
     for number, step_ms in steps_ms:

@@ -68,3 +68,29 @@ def test_a_log_of_something_else_is_none(tmp_path: Path) -> None:
 def test_a_log_of_one_step_is_too_short(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="has one step .* which compiles: give a log of some more"):
         read_log(log(tmp_path, [103328]))
+
+
+def test_of_runs_that_were_appended_the_last_counts(tmp_path: Path) -> None:
+    first, last = (log(tmp_path, steps_ms).read_text() for steps_ms in ([60000, 100, 100, 100, 100], [50000, 300, 302]))
+    (tmp_path / "both.log").write_text(first + last)
+    found = read_log(tmp_path / "both.log")
+    assert found is not None
+    assert (found.steps, found.slowest_s) == (2, 0.302)
+
+
+def test_a_second_epoch_is_no_second_run(tmp_path: Path) -> None:
+    text = log(tmp_path, [60000, 100, 100]).read_text()
+    (tmp_path / "both.log").write_text(text + text.replace("Epoch:[  1/", "Epoch:[  2/").replace("60000", "100"))
+    found = read_log(tmp_path / "both.log")
+    assert found is not None
+    assert found.steps == 5
+
+
+def test_a_step_may_be_a_fraction_or_no_number(tmp_path: Path) -> None:
+    file = log(tmp_path, [60000, 200, 200])
+    file.write_text(file.read_text().replace("200ms", "200.5 ms"))
+    found = read_log(file)
+    assert found is not None and found.step_time_s == pytest.approx(0.2005)
+    file.write_text(file.read_text().replace("200.5 ms", "9" * 5000 + "ms"))
+    with pytest.raises(InputError, match="one step"):
+        read_log(file)

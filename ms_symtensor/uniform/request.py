@@ -6,6 +6,7 @@ from dataclasses import replace
 from model_zoo.config import TransformerConfig
 from ms_symtensor.cost.runtime import Runtime
 from ms_symtensor.errors import InputError
+from ms_symtensor.program.schedules import DEFAULT_SCHEDULER
 from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.search.constraints import limits as asked
 from ms_symtensor.search.constraints.limits import Limits
@@ -42,6 +43,11 @@ def pinned_layout(config: TransformerConfig, limits: Limits, device_num: int) ->
         raise InputError(
             f"model_parallel {tensor} x context_parallel {context} x pipeline_stages {stages} = {inner} does not divide"
             f" {device_num} devices: give degrees that do"
+        )
+    if stages == 1 and limits.schedulers[0] != DEFAULT_SCHEDULER:
+        raise InputError(
+            f"pipeline_scheduler {limits.schedulers[0]} is an order of passes of several stages: give pipeline_stages above 1, or"
+            " leave it out"
         )
     data = _pin(limits, "data_parallel", device_num // inner)
     batch = config.batch_size

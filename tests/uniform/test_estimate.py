@@ -89,6 +89,10 @@ def test_a_list_of_configurations(tmp_path: Path, capsys) -> None:
         (("llama2_7b", "--device-num", "8", "--runtime", "mine"), "unknown run-time"),
         (("llama2_7b", "--device-num", "8", "--fix=*.query.matmul=(8,1)(1,1)"), "no operators by name"),
         (("llama2_7b", "--device-num", "8", "--fix=pp_interleave_num=2"), "one pipeline stage has 2 virtual stages"),
+        (
+            ("llama2_7b", "--device-num", "8", "--fix=pipeline_scheduler=gpipe"),
+            "is an order of passes of several stages",
+        ),
         (("llama2_7b", "--device-num", "8", "--cluster=b200", "--fix=swap_optimizer=yes"), "says nothing of its host"),
         ((), "give one of MODEL"),
     ],

@@ -104,4 +104,6 @@ def numbers_of(name: str, device_num: int | None, up_to: int | None, cluster: Cl
     most = UP_TO[name] if up_to is None else up_to
     if name == "device_num":
         return Numbers(1, min(most, MOST_DEVICES, cluster.max_ranks or MOST_DEVICES), 8)
-    return Numbers(1, most, device_num or 1) if name == "global_batch_size" else Numbers(TOKENS, most, TOKENS)
+    return (
+        Numbers(1, most, device_num or 1) if name == "global_batch_size" else Numbers(min(TOKENS, most), most, TOKENS)
+    )

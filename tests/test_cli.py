@@ -371,6 +371,8 @@ def test_fit_answers_with_what_was_tried_and_its_plan(tmp_path: Path, capsys: py
     assert main([*asked, "--up-to", "1024"]) == 0
     said = capsys.readouterr().out
     assert "llama2_7b: the largest seq_length that fits is 1024, the largest that was tried (--up-to 1024)" in said
+    assert main([*asked, "--up-to", "100"]) == 0
+    assert "the largest seq_length that fits is 100," in capsys.readouterr().out
     assert "1024  yes" in said
     assert "leave --device-num out" in failure(capsys, *asked[:-4], "--least", "device_num")
     assert "give --device-num" in failure(capsys, "fit", "llama2_7b", "--most", "seq_length")

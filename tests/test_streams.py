@@ -77,3 +77,26 @@ def test_a_refusal_is_no_longer_than_a_line_may_be_with_what_stands_before_it(ca
     notice_error(ValueError("x" * 600 + ": what to do"))
     line = capsys.readouterr().err.rstrip("\n")
     assert line.startswith("symtensor: error: xxx") and line.endswith("x: what to do") and len(line) == 450
+
+
+def test_a_place_that_the_locale_cannot_name_is_written_and_reported(tmp_path: Path) -> None:
+    place = tmp_path / "plän"
+    plain = {"LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    environment = {**os.environ, **plain, "XDG_STATE_HOME": str(tmp_path / "state")}
+    request = [
+        "plan",
+        "llama2_7b",
+        "--num-layers",
+        "1",
+        "--device-num",
+        "1",
+        "--seq-length",
+        "128",
+        "--out",
+        str(place),
+    ]
+    for arguments in (request, ["report", str(place)]):
+        command = [sys.executable, "-m", "ms_symtensor", *arguments]
+        done = subprocess.run(command, env=environment, capture_output=True, timeout=120)
+        assert done.returncode == 0, done.stderr
+    assert "plän" in (place / "report.html").read_text(encoding="utf-8")

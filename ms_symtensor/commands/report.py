@@ -21,7 +21,7 @@ def run(chosen: argparse.Namespace) -> int:
 
     from ms_symtensor.commands.shared import plan_and_graph, show_found
     from ms_symtensor.cost.runtime import runtime_of
-    from ms_symtensor.files.writing import write_file
+    from ms_symtensor.files.writing import encoded, write_file
     from ms_symtensor.models import by_hand_of
     from ms_symtensor.report.alternatives import priced
     from ms_symtensor.report.html.page import page
@@ -46,7 +46,7 @@ def run(chosen: argparse.Namespace) -> int:
     write_file(folder.path(TIMELINE_FILE), json.dumps(trace, separators=(",", ":"), allow_nan=False) + "\n")
     places = {"report": str(folder.path(HTML_FILE)), "timeline": str(folder.path(TIMELINE_FILE))}
     data = {
-        **places, "report_B": len(text.encode()), "events": len(trace["traceEvents"]),
+        **places, "report_B": len(encoded(text)), "events": len(trace["traceEvents"]),
         "replayed_s": step.timeline.replayed_s, **plan_json(plan, graph),
     }  # fmt: skip
     shown = (

@@ -39,7 +39,12 @@ def update_file(path: str | os.PathLike[str], change: Callable[[bytes], Content]
 def write_new(path: Path, content: Content) -> None:
     """Write a file that is not there yet."""
     with open(path, "xb") as file:
-        file.write(content.encode() if isinstance(content, str) else content)
+        file.write(encoded(content))
+
+
+def encoded(content: Content) -> bytes:
+    """The bytes of `content`. Names of files that are no UTF-8, or that a locale without it told, are those bytes again."""
+    return content.encode(errors="surrogateescape") if isinstance(content, str) else content
 
 
 def sync(paths: Iterable[Path]) -> None:

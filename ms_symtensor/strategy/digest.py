@@ -7,6 +7,7 @@ import hashlib
 import json
 from typing import Any
 
+from ms_symtensor.files.writing import encoded
 from ms_symtensor.strategy.writing import json_text
 
 SEAL = "sha256"
@@ -14,7 +15,7 @@ SEAL = "sha256"
 
 def of_content(content: bytes | str) -> str:
     """SHA-256 of `content` (a text: as UTF-8), 64 hexadecimal digits."""
-    return hashlib.sha256(content.encode() if isinstance(content, str) else content).hexdigest()
+    return hashlib.sha256(encoded(content)).hexdigest()
 
 
 def of_data(data: Any) -> str:

@@ -16,7 +16,7 @@ from ms_symtensor.errors import InputError
 from ms_symtensor.files.folder import write_folder
 from ms_symtensor.files.lock import locked
 from ms_symtensor.files.staging import has_leftovers, remove_leftovers
-from ms_symtensor.files.writing import Content
+from ms_symtensor.files.writing import Content, encoded
 from ms_symtensor.strategy import digest
 from ms_symtensor.strategy.reading import Field
 
@@ -151,7 +151,7 @@ def tidy(directory: str | os.PathLike[str]) -> None:
 
 def _digests(contents: Mapping[str, Content]) -> str:
     def entry(content: Content) -> dict[str, object]:
-        written = content.encode() if isinstance(content, str) else content
+        written = encoded(content)
         return {"size_B": len(written), digest.SEAL: digest.of_content(written)}
 
     files = {name: None if name in _SEALED else entry(contents[name]) for name in sorted(contents)}

@@ -23,7 +23,7 @@ TENSOR = (1, 2, 4, 8, 16)
 CONTEXT = (1, 2, 4, 8, 16)
 LEAST_TOKENS = 2048
 """A sequence is cut into slices of so many tokens at least (empirical: shorter ones leave kernels of attention little to do)."""
-LOCAL_BATCH = (1, 2, 4)
+LOCAL_BATCH = (1, 2, 4, 8)
 INTERLEAVE = (1, 2)
 DENSE_SHARDS = (8, 32)
 

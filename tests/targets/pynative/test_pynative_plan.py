@@ -324,3 +324,10 @@ def test_another_length_of_a_users_file_is_that_of_its_data_too(
 def test_other_commands_say_what_such_a_folder_is(deepseek: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", str(deepseek)]) == 2
     assert "is a plan for mindformers-pynative" in capsys.readouterr().err
+
+
+def test_larger_micro_batches_are_searched(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    request = ("--device-num", "512", "--global-batch-size", "1024")
+    found = planned("deepseek_v3", tmp_path, capsys, *request)
+    pinned = planned("deepseek_v3", tmp_path, capsys, *request, "--fix", "local_batch_size=8")
+    assert found["step_time_s"] <= pinned["step_time_s"]

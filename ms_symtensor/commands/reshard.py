@@ -13,7 +13,7 @@ EXAMPLES = (
 )
 
 OF_FOLDERS = (
-    "prove", "rollout", "replicas", "rollout_dtype", "weights_only", "apart", "keep_ranks", "keep_source",
+    "phase", "prove", "rollout", "replicas", "rollout_dtype", "weights_only", "apart", "keep_ranks", "keep_source",
 )  # fmt: skip
 OF_JOINT = ("device_num", "global_batch_size", "input_tokens", "output_tokens", "fix")
 
@@ -55,9 +55,7 @@ def arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--rollout-dtype", choices=("bfloat16", "float16", "float32"), help="--rollout: of TO's weights"
     )
-    command.add_argument(
-        "--phase", choices=("prefill", "decode"), default="decode", help="TO of serve: whose instances (%(default)s)"
-    )
+    command.add_argument("--phase", choices=("prefill", "decode"), help="TO of serve: whose instances (decode)")
     command.add_argument("--weights-only", action="store_true", help="leave the optimizer's states where they are")
     command.add_argument("--apart", action="store_true", help="TO runs on other devices, the next ones")
     command.add_argument("--keep-ranks", action="store_true", help="rank r of TO runs on device r: no alignment")
@@ -113,6 +111,8 @@ def run(chosen: argparse.Namespace) -> int:
     if chosen.target is None:
         raise InputError("TO is missing: give the folder of the plan that runs next, or --joint")
     is_served = (chosen.target / serving.FILE).is_file()
+    if chosen.phase and not is_served:
+        raise InputError(f"--phase is for a folder of serve, and {chosen.target} is none: leave it out")
     generates = chosen.rollout or is_served
     if not generates and (chosen.replicas or chosen.rollout_dtype):
         option = "--replicas" if chosen.replicas else "--rollout-dtype"
@@ -135,7 +135,7 @@ def run(chosen: argparse.Namespace) -> int:
     after: Callable[[], dict[str, Any]]
     second: Plan | serving.Served
     if is_served:
-        second = serving.read(chosen.target, chosen.phase)
+        second = serving.read(chosen.target, chosen.phase or "decode")
         replicas = chosen.replicas or second.count
         target = serving.side_of_instances(second, chosen.rollout_dtype or "bfloat16", replicas)
         after = partial(checkpoint_of_side, target)

@@ -102,7 +102,8 @@ def problem(network: Network, placement: str) -> Problem:
     for stage, (limit_B, least_B) in enumerate(zip(limits_B, of_stages([one.kept_B for one in pieces]), strict=True)):
         if least_B > limit_B:
             raise InputError(
-                f"stage {stage} has {max(0.0, limit_B):.3g} bytes for activations and needs {least_B:.3g} for one micro-batch in"
+                f"stage {stage} has {max(0.0, limit_B) / 2**20:,.0f} MiB for activations and needs {least_B / 2**20:,.0f} for one"
+                " micro-batch in"
                 f" every part ({placement}): give more with --activation-memory"
             )
     start_s, end_s = of_stages([one.start_s for one in pieces]), of_stages([share * one.end_s for one in pieces])

@@ -84,7 +84,7 @@ def test_what_is_asked_wrongly_is_told(plan: Path, tmp_path: Path, capsys: pytes
         ([str(one)], "pipeline_stages=2"),
         ([str(plan), "--activation-memory", "much"], "--activation-memory"),
         ([str(plan), "--activation-memory", "0"], "--activation-memory"),
-        ([str(plan), "--activation-memory", "0.01x"], "--activation-memory"),
+        ([str(plan), "--activation-memory", "0.01x"], "MiB for activations"),
         ([str(tmp_path / "none")], "check the path"),
     ):
         capsys.readouterr()

@@ -80,16 +80,7 @@ def megatron_strategy(
             f"expert_parallel {expert_parallel} does not divide {number} experts, or not the {degrees} devices of a stage with"
             f" experts' width cut by {cut_width}"
         )
-    if context_parallel > 1 and (config.seq_length % context_parallel or config.attention != "flash"):
-        raise InputError(
-            f"sequences of {config.seq_length} tokens with {config.attention} attention cannot be cut by context_parallel"
-            f" {context_parallel}: give a length that divides, and flash attention"
-        )
-    if not routes_parts(config, context_parallel):
-        raise InputError(
-            f"experts route a sample's tokens in groups, whose number context_parallel {context_parallel} does not divide: give"
-            f" --token-groups {context_parallel}, or data_parallel or model_parallel"
-        )
+    require_context(config, context_parallel)
     if sequence_parallel and config.batch_size * config.seq_length % degrees:
         raise InputError(f"{config.batch_size * config.seq_length} tokens do not divide by {degrees} devices")
     rules = _Rules(
@@ -115,9 +106,18 @@ def megatron_strategy(
     return {op.name: rules.cuts(graph, op) for op in graph.ops if op.type not in _UNSHARDED}
 
 
-def routes_parts(config: TransformerConfig, context_parallel: int) -> bool:
-    """Whether sequences can be cut so often: the groups in which experts' tokens are routed stay whole."""
-    return config.experts is None or config.experts.token_groups % context_parallel == 0
+def require_context(config: TransformerConfig, context_parallel: int) -> None:
+    """InputError where sequences cannot be cut so often: the groups in which experts' tokens are routed stay whole."""
+    if context_parallel > 1 and (config.seq_length % context_parallel or config.attention != "flash"):
+        raise InputError(
+            f"sequences of {config.seq_length} tokens with {config.attention} attention cannot be cut by context_parallel"
+            f" {context_parallel}: give a length that divides, and flash attention"
+        )
+    if config.experts is not None and config.experts.token_groups % context_parallel:
+        raise InputError(
+            f"experts route a sample's tokens in groups, whose number context_parallel {context_parallel} does not divide: give"
+            f" --token-groups {context_parallel}, or data_parallel or model_parallel"
+        )
 
 
 def _absorbed_requests(config: TransformerConfig, data_parallel: int, model_parallel: int) -> int:

@@ -35,7 +35,6 @@ from ms_symtensor.uniform.fitting import Found, fitted, least_peaks_B
 from ms_symtensor.uniform.layout import UniformLayout
 from ms_symtensor.uniform.moving import moved
 from ms_symtensor.uniform.prices import Prices
-from ms_symtensor.uniform.request import pinned_layout
 from ms_symtensor.uniform.rules import ANY, Rules
 from ms_symtensor.uniform.space import Refused, layouts, levels_of
 
@@ -70,7 +69,8 @@ def uniform_best(
     """The plan of `best_layout`, the graph it is for, and the layout. Errors: those of `best_layout`."""
     if config is None:
         raise InputError(
-            f"{request.model} is no network of the zoo: uniform layouts know these only; leave --layouts and --target out"
+            f"{request.model} has no uniform layouts: these are for decoders of the zoo and of a config.json; leave --layouts and"
+            " --target out"
         )
     layout, search = best_layout(config, request, progress, rules)
     plan, graph = estimate(config, layout, request)
@@ -149,8 +149,9 @@ def _fitting(prices: Prices, rules: Rules, work: float = math.inf) -> _Looked:
     request, refused = prices.request, Refused()
     looked = _look(prices, rules, refused, work)
     if math.isinf(looked.least_s) and math.isinf(looked.least_B):
-        why = refused.reason or _why_not_as_pinned(prices.config, request) or "the pins leave none"
-        raise InputError(f"no uniform layout on {request.device_num} devices: {why}")
+        raise InputError(
+            f"no uniform layout on {request.device_num} devices: {refused.reason or 'the pins leave none'}"
+        )
     if not looked.fits:
         has_room = request.cluster.host is not None and not request.limits.names(SWAP)
         offload = f", a smaller batch, or --fix {SWAP}=yes" if has_room else ""
@@ -159,15 +160,6 @@ def _fitting(prices: Prices, rules: Rules, work: float = math.inf) -> _Looked:
             f" needs {looked.least_B / GIB:.1f} GiB at least; give more devices{offload or ' or a smaller batch'}"
         )
     return looked
-
-
-def _why_not_as_pinned(config: TransformerConfig, request: Request) -> str:
-    """Why there is no layout with the pinned degrees and no others; empty if there is one."""
-    try:
-        estimate(config, pinned_layout(config, request.limits, request.device_num), request)
-    except SymTensorError as error:
-        return str(error)
-    return ""
 
 
 def _best(prices: Prices, fits: list[Found], rules: Rules) -> Found:

@@ -5,8 +5,9 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from model_zoo.config import TransformerConfig
-from model_zoo.megatron import routes_parts
+from model_zoo.megatron import require_context
 from ms_symtensor.algebra.divisors import divisors
+from ms_symtensor.errors import InputError
 from ms_symtensor.program.schedules import DEFAULT_SCHEDULER
 from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.search.constraints.limits import SWAP, Limits
@@ -34,7 +35,7 @@ def layouts(config: TransformerConfig, request: Request, rules: Rules, refused: 
     limits, batch = request.limits, config.batch_size
     if limits.operators:
         pinned_layout(config, limits, request.device_num)  # says why not
-    for degrees, number in _degrees(config, request, rules):
+    for degrees, number in _degrees(config, request, rules, refused):
         level = levels(limits, rules, degrees.data_parallel)
         if not level:
             continue
@@ -94,7 +95,9 @@ def _stages(
     return Stages(number, micro_batches, interleave, scheduler=scheduler)
 
 
-def _degrees(config: TransformerConfig, request: Request, rules: Rules) -> Iterator[tuple[Degrees, int]]:
+def _degrees(
+    config: TransformerConfig, request: Request, rules: Rules, refused: Refused
+) -> Iterator[tuple[Degrees, int]]:
     """Degrees of a stage, and the number of stages."""
     limits, devices = request.limits, request.device_num
     for stages, tensor, context in product(divisors(devices), divisors(devices), divisors(devices)):
@@ -107,18 +110,20 @@ def _degrees(config: TransformerConfig, request: Request, rules: Rules) -> Itera
         }  # fmt: skip
         if config.batch_size % data or not all(limits.allows(name, number) for name, number in wanted.items()):
             continue
-        if context > 1 and not (routes_parts(config, context) and _cuts_sequences(config, data, limits, rules)):
+        is_pinned = limits.pins("context_parallel")
+        if context > 1 and not (is_pinned or rules.mixes_context or data == config.batch_size):
+            continue  # samples are cut first
+        try:
+            require_context(config, context)
+        except InputError as error:
+            if is_pinned:
+                refused.add(str(error))
             continue
         for sequence, expert in product(
             _choices(limits, "sequence_parallel", int(tensor > 1)), _experts(config, data * tensor)
         ):
             if limits.allows("expert_parallel", expert or 1):
                 yield Degrees(data, tensor, bool(sequence), context, expert), stages
-
-
-def _cuts_sequences(config: TransformerConfig, data: int, limits: Limits, rules: Rules) -> bool:
-    """Whether context parallelism is tried: samples are cut first."""
-    return rules.mixes_context or data == config.batch_size or "context_parallel" in limits.least
 
 
 def _choices(limits: Limits, name: str, usual: int) -> tuple[int, ...]:

@@ -164,11 +164,13 @@ def test_a_list_gives_a_margin_as_a_number_or_a_text(margin, left, capsys, tmp_p
     ("arguments", "said"),
     [
         (("mixtral_8x7b", "--fix=context_parallel=4"), "give --token-groups 4"),
+        (("llama2_70b", "--fix=expert_parallel=2"), "llama2_70b has no experts"),
+        (("resnet50",), "resnet50 has no uniform layouts"),
         (("llama2_70b", "--fix=swap_optimizer=yes"), "give more devices or a smaller batch"),
         (("llama2_70b",), "or --fix swap_optimizer=yes"),
     ],
 )
 def test_where_no_uniform_layout_is_left_it_is_said_why(arguments, said, capsys, tmp_path) -> None:
-    general = ("--layouts=uniform", "--device-num=8", "--global-batch-size=8", "--memory-limit=20", f"--out={tmp_path}")
+    general = ("--layouts=uniform", "--device-num=8", "--memory-limit=20", f"--out={tmp_path}")
     assert main(["plan", *arguments, *general]) == 2
     assert said in capsys.readouterr().err

@@ -69,11 +69,13 @@ def why_no_phase(config: "TransformerConfig") -> str:
     reasons = {
         "it is an encoder": not config.causal,
         "it has adapters": config.lora is not None,
-        "its positions are learned": config.position != "rotary" or not all(kind.rotary for kind in kinds),
+        "its positions are learned": config.position != "rotary",
+        "some layers do not rotate": not all(kind.rotary for kind in kinds),
         "layers have a window": any(kind.window for kind in kinds),
         "its attention has sinks, or a cap of scores": config.sinks or bool(config.score_cap),
         "it normalises what is rotated": config.qk_norm in ("rotated", "rotated_head"),
-        "its attention stands beside the feed-forward, or is scaled": config.is_parallel or config.branch_scale != 1.0,
+        "its attention stands beside the feed-forward": config.is_parallel,
+        "its branches are scaled": config.branch_scale != 1.0,
         "layers rotate differently": len({kind.rotary_base for kind in kinds}) > 1,
         "its latent attention has biases": config.latent_attention is not None and config.linear_bias,
     }

@@ -32,7 +32,9 @@ def main() -> int:
     if stand_in:
         note_distributed()
     answer = prove(request["config"], ranks, request.get("left_out", ""))
-    Path(f"{request['answer']}.{rank}").write_text(json.dumps(answer), encoding="utf-8")
+    unfinished = Path(f"{request['answer']}.{rank}.part")
+    unfinished.write_text(json.dumps(answer), encoding="utf-8")
+    unfinished.rename(f"{request['answer']}.{rank}")
     return 0
 
 

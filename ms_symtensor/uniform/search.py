@@ -153,11 +153,11 @@ def _fitting(prices: Prices, rules: Rules, work: float = math.inf) -> _Looked:
             f"no uniform layout on {request.device_num} devices: {refused.reason or 'the pins leave none'}"
         )
     if not looked.fits:
-        has_room = request.cluster.host is not None and not request.limits.names(SWAP)
-        offload = f", a smaller batch, or --fix {SWAP}=yes" if has_room else ""
+        may_offload = request.cluster.host is not None and not request.limits.names(SWAP)
+        others = f", a smaller batch, or --fix {SWAP}=yes" if may_offload else " or a smaller batch"
         raise InfeasibleError(
             f"no uniform layout fits {request.limit_B / GIB:.1f} GiB on {request.device_num} devices: the one that needs least"
-            f" needs {looked.least_B / GIB:.1f} GiB at least; give more devices{offload or ' or a smaller batch'}"
+            f" needs {looked.least_B / GIB:.1f} GiB at least; give more devices{others}"
         )
     return looked
 

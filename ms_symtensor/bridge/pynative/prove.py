@@ -11,6 +11,7 @@ from typing import Any
 
 from ms_symtensor.bridge.pynative.interpreter import environment, interpreter
 from ms_symtensor.errors import ExecutionError
+from ms_symtensor.streams import notice
 from ms_symtensor.targets.mindformers_pynative.reduced import reduced
 
 TOLERANCE = 1e-5
@@ -102,7 +103,7 @@ def _start(command: list[str], own: dict[str, str], log: Path, folder: Path) -> 
 
 
 def _wait(workers: "list[subprocess.Popen[bytes]]", folder: Path, time_limit_s: float) -> None:
-    """Until all have ended. MindSpore sometimes crashes while it ends a process: what counts is that this one has answered."""
+    """Until all have ended. One that crashes after its answer is written has answered; a line on standard error says so."""
     end_s = time.monotonic() + time_limit_s
     while True:
         is_running = any(worker.poll() is None for worker in workers)
@@ -110,6 +111,9 @@ def _wait(workers: "list[subprocess.Popen[bytes]]", folder: Path, time_limit_s: 
             if worker.returncode and not (folder / f"answer.{rank}").is_file():
                 raise _ended(rank, workers, folder)
         if not is_running:
+            for rank, worker in enumerate(workers):
+                if worker.returncode:
+                    notice(f"process {rank} of the proof ended with code {worker.returncode}, after its answer")
             return
         if time.monotonic() > end_s:
             raise ExecutionError(f"the processes of the proof did not end within {time_limit_s:g} s")

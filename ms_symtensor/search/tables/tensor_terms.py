@@ -69,8 +69,8 @@ class TensorTables:
         """The table of one tensor and its first readers: what their ways have in common is paid once. Or, of a further one that
         `joins` them, what the last of `readers` adds to what the others cost, seen beside the first one and the one before it.
 
-        Where it shares with another one of them alone, that is too much. Its copy is counted as kept where no
-        other one keeps any: they may keep the same.
+        Where it shares with another one of them alone, that is too much. Its copy is counted as kept where no other one keeps
+        any: they may keep the same.
         """
         among = self._beside(tensor, readers) if joins else readers
         start = len(among) - 1 if joins else 0

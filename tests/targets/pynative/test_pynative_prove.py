@@ -1,6 +1,8 @@
 """MindFormers' PyNative parallelization executed on local processes."""
 
 import json
+import subprocess
+import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -8,8 +10,9 @@ from typing import Any
 import pytest
 import yaml
 
+from ms_symtensor.bridge.pynative.prove import _wait
 from ms_symtensor.cli import main
-from ms_symtensor.errors import InputError
+from ms_symtensor.errors import ExecutionError, InputError
 from ms_symtensor.targets.mindformers_pynative.checks import refusal
 from ms_symtensor.targets.mindformers_pynative.degrees import degrees_of
 from ms_symtensor.targets.mindformers_pynative.reduced import reduced
@@ -22,6 +25,21 @@ def small(file: Path, devices: int, **degrees: Any) -> tuple[dict[str, Any], int
     config = yaml.safe_load(file.read_text())
     config["parallelism"] |= degrees
     return reduced(config, devices)
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_a_process_that_crashes_has_answered_or_ends_the_proof(answers: bool, tmp_path: Path, capsys) -> None:
+    (tmp_path / "worker_0.log").write_text("Fatal Python error: Segmentation fault\n", encoding="utf-8")
+    if answers:
+        (tmp_path / "answer.0").write_text("{}", encoding="utf-8")
+    worker = subprocess.Popen([sys.executable, "-c", "import os; os.kill(os.getpid(), 11)"])
+    said = "process 0 of the proof ended with code -11"
+    if answers:
+        _wait([worker], tmp_path, 60.0)
+        assert said in capsys.readouterr().err
+    else:
+        with pytest.raises(ExecutionError, match=f"{said}: Fatal Python error"):
+            _wait([worker], tmp_path, 60.0)
 
 
 def test_degrees_that_fit_stay_and_others_keep_their_kinds() -> None:

@@ -1,8 +1,9 @@
-"""The peak of a long program from a short one: of every run of equal blocks a few are written.
+"""The peak of a long program from a short one: of every run of equal periods of blocks a few are written.
 
-The live bytes of a long run are known everywhere from a run of three blocks: further blocks, put before the last one, only add
-what the middle one keeps until the backward pass, and only while they wait for it. (The first and the last of a run may keep
-other tensors, since what a block moves or casts for the next one is kept or not with either of the two.)
+A period is one block, or several that come again in this order. The live bytes of a long run are known everywhere from a run of
+three periods: further ones, put before the last one, only add what the middle one keeps until the backward pass, and only while
+they wait for it. (The first and the last of a run may keep other tensors, since what a block moves or casts for the next one is
+kept or not with either of the two.)
 """
 
 from collections.abc import Sequence
@@ -13,7 +14,10 @@ from ms_symtensor.program.liveness import live_B, lives, program_steps
 from ms_symtensor.program.program import Program
 
 EACH = 3
-"""Blocks of a run in a short program: the first, one for all between, the last."""
+"""Periods of a run in a short program: the first, one for all between, the last."""
+
+Period = Sequence[str]
+"""The names of the blocks of a period, in order."""
 
 
 @dataclass(frozen=True)
@@ -21,8 +25,8 @@ class ShortProgram:
     """The live bytes of a short program, step by step.
 
     Attributes:
-        waits: for every step, how many of the runs have their further blocks run forward and waiting for their backward pass.
-        kept_B: bytes that one more block of every run keeps.
+        waits: for every step, how many of the runs have their further periods run forward and waiting for their backward pass.
+        kept_B: bytes that one more period of every run keeps.
     """
 
     live_B: tuple[int, ...]
@@ -30,13 +34,13 @@ class ShortProgram:
     kept_B: tuple[int, ...]
 
     def peak_B(self, more: Sequence[int]) -> int:
-        """The peak with `more` further blocks in every run."""
+        """The peak with `more` further periods in every run."""
         waiting = (0, *accumulate(n * kept for n, kept in zip(more, self.kept_B, strict=True)))
         return max((live + waiting[w] for live, w in zip(self.live_B, self.waits, strict=True)), default=0)
 
 
-def measure(program: Program, runs: Sequence[Sequence[str]]) -> ShortProgram:
-    """Measure a short program whose blocks make `runs`."""
+def measure(program: Program, runs: Sequence[Sequence[Period]]) -> ShortProgram:
+    """Measure a short program whose blocks make `runs`, each a few periods."""
     sizes = {i: t.size_B for i, t in enumerate(program.tensors)}
     steps = program_steps(program)
     alive = lives(steps, program.kept)
@@ -47,10 +51,10 @@ def measure(program: Program, runs: Sequence[Sequence[str]]) -> ShortProgram:
         if first < half <= last:
             kept[made_in[tensor]] = kept.get(made_in[tensor], 0) + sizes[tensor]
     waits: dict[str | None, int] = {}
-    for number, names in enumerate(runs):
-        waits |= {name: number + (place > 0) for place, name in enumerate(names)}
+    for number, run in enumerate(runs):
+        waits |= {name: number + (place > 0) for place, period in enumerate(run) for name in period}
     return ShortProgram(
         tuple(live_B(alive, sizes, len(steps))),
         tuple(waits.get(n.block, len(runs)) for n in program.nodes),
-        tuple(kept.get(names[1], 0) if len(names) > 1 else 0 for names in runs),
+        tuple(sum(kept.get(name, 0) for period in run[1:2] for name in period) for run in runs),
     )

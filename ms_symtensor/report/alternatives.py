@@ -75,7 +75,7 @@ def _bill(graph: Graph, folded: Fold, stage: StagePlan, known: Meanings, runtime
     assert isinstance(program, Program)
     times = {written[1]: 1 + count - EACH for written, count in segments if count > EACH}
     memory = memory_B(short, plan, program, times)
-    runs = measure(program, [written for written, _ in segments])
+    runs = measure(program, [[(name,) for name in written] for written, _ in segments])
     memory["activations"] += runs.peak_B([count - len(written) for written, count in segments])
     memory["activations"] -= runs.peak_B([0] * len(segments))
     bill = bill_of(Written(short, plan, program, known, runtime.fuses), times)

@@ -1,13 +1,15 @@
 """The bill of a uniform layout without writing every block: what is alike is written once and multiplied.
 
-Of consecutive blocks of a stage that are of one kind (dense, or with experts) and recompute the same, three are written: the
-first, one that stands for all between, and the last (`program.long_runs`). Of stages in the middle that hold blocks of the same
-kinds one is written. The network of what is written is a short one of the zoo, on a pipeline of few stages.
+Where a period of blocks comes again and again in a stage (one block; or several of unlike kinds, windows or recomputation),
+three of it are written: the first, one that stands for all between, and the last (`program.long_runs`). Of stages in the middle
+that hold blocks of the same kinds one is written. The network of what is written is a short one of the zoo, on a pipeline of few
+stages.
 """
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
+from itertools import count
 
 from model_zoo.config import BlockKind, TransformerConfig
 from ms_symtensor.cost.bill import Bill, Message, Part, Work, Written, bill_of
@@ -32,16 +34,25 @@ from ms_symtensor.uniform.plan import graph_of, pipeline_of, recompute_of, setti
 
 @dataclass(frozen=True)
 class _Segment:
-    """So many consecutive blocks that are alike."""
+    """A period of blocks, each of a kind and with a mark, that comes so many times, one behind the other."""
 
-    kind: BlockKind
-    mark: Mark
+    period: tuple[tuple[BlockKind, Mark], ...]
     count: int
 
     @property
     def few(self) -> int:
         """How many of them are written."""
         return min(self.count, EACH)
+
+    @property
+    def times(self) -> tuple[int, ...]:
+        """For how many periods each that is written stands."""
+        return (1, self.count - self.few + 1, 1) if self.count > self.few else (1,) * self.few
+
+    @property
+    def written(self) -> list[tuple[BlockKind, Mark]]:
+        """The blocks that are written, in order."""
+        return [*self.period] * self.few
 
 
 _Runs = tuple[tuple[_Segment, ...], ...]
@@ -51,7 +62,7 @@ _Runs = tuple[tuple[_Segment, ...], ...]
 def folded_bill(
     config: TransformerConfig, layout: UniformLayout, fuses: frozenset[str] = frozenset(), is_lenient: bool = False
 ) -> PlanBill:
-    """The bill of `uniform_plan(config, layout, is_lenient)`, at the cost of few blocks.
+    """The bill of `uniform_plan(config, layout, is_lenient)`, by writing few blocks.
 
     Raises:
         InputError: for degrees, stages or micro-batches that the network or MindSpore does not allow.
@@ -68,27 +79,48 @@ def folded_bill(
 
 def folded_flops(config: TransformerConfig) -> float:
     """`cost.flops.model_flops` of the network `config`, from one block of each kind."""
-    kinds = [(kind, len(list(alike))) for kind, alike in groupby(map(config.kind, range(config.num_layers)))]
-    graph, known = graph_of(config.of_kinds([kind for kind, _ in kinds]))
-    return model_flops(graph, known, dict(zip(graph.blocks, (count for _, count in kinds), strict=True)))
+    counts = Counter(map(config.kind, range(config.num_layers)))
+    graph, known = graph_of(config.of_kinds([*counts]))
+    return model_flops(graph, known, dict(zip(graph.blocks, counts.values(), strict=True)))
 
 
 def _segments(config: TransformerConfig, runs: Iterable[range], of: Iterable[Mark]) -> _Runs:
     every = iter(of)
-    return tuple(
-        tuple(_Segment(*form, len(list(alike))) for form, alike in groupby((config.kind(n), next(every)) for n in run))
-        for run in runs
-    )
+    return tuple(_periods([(config.kind(n), next(every)) for n in run]) for run in runs)
+
+
+def _periods(blocks: Sequence[tuple[BlockKind, Mark]]) -> tuple[_Segment, ...]:
+    """`blocks` as segments: at every place the period that leaves most of them unwritten, of equals the shortest."""
+    number: dict[tuple[BlockKind, Mark], int] = {}
+    forms = [number.setdefault(block, len(number)) for block in blocks]
+    found = []
+    while forms:
+        lengths = range(1, max(len(forms) // (EACH + 1), 1) + 1)
+        counts = {length: _repetitions(forms, length) for length in lengths}
+        length = max(lengths, key=lambda n: (max(counts[n] - EACH, 0) * n, -n))
+        every = [*number]
+        found.append(_Segment(tuple(every[form] for form in forms[:length]), counts[length]))
+        forms = forms[length * counts[length] :]
+    return tuple(found)
+
+
+def _repetitions(forms: Sequence[int], length: int) -> int:
+    """How many times the first `length` of `forms` stand at their beginning, one behind the other."""
+    return next(n for n in count(1) if forms[n * length : (n + 1) * length] != forms[:length])
+
+
+_Named = tuple[tuple[tuple[str, ...], ...], ...]
+"""The blocks of a run that are written, by name: of every segment the periods."""
 
 
 @dataclass(frozen=True)
 class _Short:
-    """A short network in layout: `runs[stage]` the blocks of each segment of its stages, by name."""
+    """A short network in layout: `segments[stage][run]` the blocks of each of its segments, by name, period by period."""
 
     graph: Graph
     known: Meanings
     plans: tuple[StagePlan, ...]
-    segments: tuple[tuple[tuple[tuple[str, ...], ...], ...], ...]
+    segments: tuple[tuple[_Named, ...], ...]
     pipeline: Pipeline | None
 
 
@@ -97,14 +129,16 @@ def _short(
 ) -> _Short:
     """The network whose stages hold the few blocks of `written`."""
     order = [(stage, run) for run in range(len(written[0])) for stage in range(len(written))]
-    counts = tuple(sum(one.few for one in written[stage][run]) for stage, run in order)
-    kinds = [one.kind for stage, run in order for one in written[stage][run] for _ in range(one.few)]
+    counts = tuple(sum(len(one.written) for one in written[stage][run]) for stage, run in order)
+    kinds = [kind for stage, run in order for one in written[stage][run] for kind, _ in one.written]
     few = config.of_kinds(kinds)
     graph, known = graph_of(few)
     strategies = strategies_of(graph, few, layout.degrees)
     names = iter(graph.blocks)
     named = {
-        (stage, run): tuple(tuple(next(names) for _ in range(one.few)) for one in written[stage][run])
+        (stage, run): tuple(
+            tuple(tuple(next(names) for _ in one.period) for _ in range(one.few)) for one in written[stage][run]
+        )
         for stage, run in order
     }
     pipeline = None
@@ -115,10 +149,11 @@ def _short(
     plans = []
     for stage, runs in enumerate(written):
         of_blocks = {
-            name: one.mark
+            name: mark
             for run, of in enumerate(runs)
-            for one, blocks in zip(of, named[stage, run], strict=True)
-            for name in blocks
+            for one, periods in zip(of, named[stage, run], strict=True)
+            for period in periods
+            for name, (_, mark) in zip(period, one.period, strict=True)
         }
         own = {name: cut for name, cut in strategies.items() if pipeline is None or stage in of_ops[name]}
         plans.append(StagePlan(own, settings_of(layout, recompute_of(graph, of_blocks))))
@@ -154,7 +189,7 @@ def _stages(
     last, head = pipeline.stage_num - 1, pipeline.head_run
     for stage, runs in enumerate(held):
         ends = (stage == 0, stage == last, stage == head)
-        form = ends, tuple(tuple((one.kind, one.mark, one.few) for one in run) for run in runs)
+        form = ends, tuple(tuple((one.period, one.few) for one in run) for run in runs)
         if form not in number_of:
             number_of[form] = len(written)
             written.append(runs)
@@ -217,27 +252,29 @@ def _sent_from(bill: Bill, program: StageProgram, stage: int, stages: int, stand
     )
 
 
-def _times(runs: _Runs, blocks: tuple[tuple[tuple[str, ...], ...], ...]) -> dict[str, int]:
+def _times(runs: _Runs, blocks: tuple[_Named, ...]) -> dict[str, int]:
     """How many blocks each block of the short network stands for."""
-    found = {}
-    for run, named in zip(runs, blocks, strict=True):
-        for one, names in zip(run, named, strict=True):
-            found.update(dict.fromkeys(names, 1))
-            if one.count > one.few:
-                found[names[1]] = one.count - one.few + 1
-    return found
+    return {
+        name: times
+        for run, named in zip(runs, blocks, strict=True)
+        for one, periods in zip(run, named, strict=True)
+        for times, period in zip(one.times, periods, strict=True)
+        for name in period
+    }
 
 
-def _like(run: tuple[_Segment, ...], named: tuple[tuple[str, ...], ...]) -> list[str | None]:
+def _like(run: tuple[_Segment, ...], named: _Named) -> list[str | None]:
     """The blocks of a run, each by the name of the one that stands for it."""
-    found: list[str | None] = []
-    for one, names in zip(run, named, strict=True):
-        found += [names[0], *[names[1]] * (one.count - 2), names[-1]] if one.count > one.few else names
-    return found
+    return [
+        name
+        for one, periods in zip(run, named, strict=True)
+        for times, period in zip(one.times, periods, strict=True)
+        for name in period * times
+    ]
 
 
-def _once(named: tuple[tuple[str, ...], ...]) -> list[str | None]:
-    return [name for names in named for name in names]
+def _once(named: _Named) -> list[str | None]:
+    return [name for periods in named for period in periods for name in period]
 
 
 def _block_of(graph: Graph) -> Mapping[str, str]:

@@ -152,7 +152,9 @@ class StagePeaks:
         plan = StagePlan(self.strategies, replace(self.settings, recompute=mix.recompute(named)))
         program = partition(part.graph, plan, known=known, borders=part.borders)
         if self._is_whole:
-            return _Written(program, measure(program, named), tuple(named), block_of)
+            return _Written(
+                program, measure(program, [[(name,) for name in part] for part in named]), tuple(named), block_of
+            )
         one = micro_batch(program, self.settings.optimizer_level, self.schedule.interleave > 1)
         return _Written(program, one, tuple(named), block_of)
 

@@ -45,6 +45,7 @@ _MLA = {
     "num_key_value_heads": 4, "q_lora_rank": 16, "kv_lora_rank": 12, "qk_rope_head_dim": 4, "qk_nope_head_dim": 8,
     "v_head_dim": 6,
 }  # fmt: skip
+_INDEXED = {"index_n_heads": 16, "index_head_dim": 8, "index_topk": 3}
 _GRANITE = {
     "embedding_multiplier": 3.0,
     "residual_multiplier": 0.5,
@@ -88,6 +89,8 @@ TINY: Mapping[str, dict[str, Any]] = {
     "mistral4": _MLA | _ROUTED | {"rope_parameters": _TEMPERED | _YARN},
     "deepseek_v2": _MLA | _ROUTED | {"topk_method": "group_limited_greedy", "n_group": 2, "topk_group": 1},
     "deepseek_v3": _MLA | _ROUTED | {"n_group": 2, "topk_group": 1, "first_k_dense_replace": 1},
+    "deepseek_v32": _MLA | _ROUTED | _INDEXED | {"n_group": 2, "topk_group": 1, "first_k_dense_replace": 1},
+    "glm_moe_dsa": _MLA | _ROUTED | _INDEXED,
     "qwen2_vl": _IMAGES, "qwen2_5_vl": _IMAGES, "qwen3_vl": _HEADS | _IMAGES, "qwen3_vl_moe": _HEADS | _EIGHT | _IMAGES,
     "glm4v": _IMAGES, "glm_ocr": _HEADS | _IMAGES, "glm4v_moe": _HEADS | _ROUTED | _HALF, "qwen2_5_omni_thinker": _IMAGES,
     "qwen3_omni_moe_thinker": _HEADS | _EIGHT | _IMAGES, "paddleocr_vl": _HEADS | _IMAGES, "hunyuan_vl": _HEADS | _IMAGES,
@@ -112,7 +115,7 @@ _NEIGHBOURS = {
     "ernie4_5_moe",
     "llama4_text",
 }
-"""These rotate neighbouring dims; so does all latent attention but MiniCPM3's."""
+"""These rotate neighbouring dims; so does all latent attention but MiniCPM3's, and the indexer of GLM-5."""
 _FROM_ONE = {"nemotron", "gemma", "gemma2", "gemma3_text"}
 """The weights of their norms are kept less one."""
 _TURNED = {"gpt_oss", "llama4_text"}
@@ -189,7 +192,7 @@ _OUTSIDE = {
 _NORMS = {
     r"(self_attn|attention)\.(q_norm|query_layernorm|q_layernorm|q_a_layernorm)": "attention.query_norm",
     r"(self_attn|attention)\.(k_norm|key_layernorm|k_layernorm)": "attention.key_norm",
-    r"self_attn\.kv_a_layernorm": "attention.key_value_norm",
+    r"self_attn\.kv_a_layernorm": "attention.key_value_norm", r"indexer\.k_norm": "attention.indexer.key_norm",
     r"input_layernorm|ln_1|ln_attn|self_attn_layer_norm": "attention_norm",
     r"post_self_attn_layernorm|post_norm1": "attended_norm",
     r"post_mlp_layernorm|post_norm2|post_feedforward_layernorm": "fed_forward_norm",
@@ -198,7 +201,8 @@ _NORMS = {
 _LINEAR = {
     r"q_proj": "attention.query", r"k_proj": "attention.key", r"v_proj": "attention.value",
     r"o_proj|out_proj|(self_attn|attention|self_attention)\.dense|attn\.c_proj": "attention.output",
-    r"q_a_proj": "attention.query_down",
+    r"q_a_proj": "attention.query_down", r"indexer\.wq_b": "attention.indexer.query", r"indexer\.wk": "attention.indexer.key",
+    r"indexer\.weights_proj": "attention.indexer.head_weight",
     r"gate_proj": "feed_forward.gate", r"up_proj|c_fc|dense_h_to_4h|fc1": "feed_forward.up",
     r"down_proj|mlp\.c_proj|dense_4h_to_h|fc2|output_linear": "feed_forward.down",
     r"mlp\.gate|gate\.wg|router": "feed_forward.router.scores", r"shared_expert_gate": "feed_forward.shared_gate",
@@ -230,6 +234,9 @@ def renamed(kind: str, config: TransformerConfig, model: Any) -> Iterator[tuple[
 
 
 def _of_block(kind: str, config: TransformerConfig, name: str, what: str, value: Array) -> Iterator[tuple[str, Array]]:
+    if kind == "glm_moe_dsa" and (of_index := re.search(r"indexer\.(wq_b|wk|k_norm)$", name)):
+        own = config.of_indexer
+        value = _halves(value, own.num_heads if of_index[1] == "wq_b" else 1, own.head_dim, own.rotated_size)
     if what in ("gamma", "beta"):
         yield f"{_norm(kind, config, name)}.{what}", value
         return

@@ -7,6 +7,7 @@ from mindspore import Tensor, lazy_inline, nn, ops
 
 from model_zoo.config import BlockKind, TransformerConfig
 from model_zoo.experts import MixtureOfExperts, empty_places
+from model_zoo.indexer import unseen
 from model_zoo.latent_attention import LatentAttention
 from model_zoo.layers import FeedForward, GatedFeedForward, Norm, SelfAttention, attention_mask, dtype_of, rotary_tables
 
@@ -16,16 +17,19 @@ class Constants:
     """Tensors that all blocks share: tables of the rotary angles, the mask of attention, empty places of experts."""
 
     rotary: Mapping[float, tuple[Tensor, Tensor]]  # by the rotation's base
-    mask: Mapping[int, Tensor | None]  # by the window
+    mask: Mapping[int, Tensor | None]  # by the window; of an indexer what is added to its scores
+    index_rotary: tuple[Tensor, Tensor] | None
     empty: tuple[Tensor, Tensor] | None
 
 
 def constants(config: TransformerConfig) -> Constants:
     kinds = {*map(config.kind, range(config.num_layers)), config.second_token_kind}
     bases = {kind.rotary_base for kind in kinds} if config.position == "rotary" else ()
+    masks = {window: attention_mask(config, window) for window in sorted({kind.window for kind in kinds})}
     return Constants(
         {base: rotary_tables(config, base) for base in sorted(bases)},
-        {window: attention_mask(config, window) for window in sorted({kind.window for kind in kinds})},
+        masks if config.indexer is None else {0: unseen(config)},
+        None if config.indexer is None else rotary_tables(config.of_indexer),
         empty_places(config),
     )
 
@@ -51,7 +55,7 @@ class TransformerBlock(nn.Cell):
         tables, mask = shared.rotary.get(kind.rotary_base) if kind.rotary else None, shared.mask[kind.window]
         if config.latent_attention is not None:
             assert tables is not None
-            self.attention = LatentAttention(config, tables, mask)
+            self.attention = LatentAttention(config, tables, mask, shared.index_rotary)
         else:
             self.attention = SelfAttention(config, tables, mask, kind.window)
         if kind.experts:

@@ -1,5 +1,6 @@
 """The cell of `latent_attention.py` as a graph."""
 
+from model_zoo.build_indexer import indexer
 from model_zoo.build_layers import Layers
 from model_zoo.emitter import Value
 from ms_symtensor.tensor.graph import Constant, TensorType
@@ -19,6 +20,7 @@ def latent_attention(b: Layers, x: Value) -> Value:
         narrow = x
         if latent.query_rank:
             narrow = b.norm("query_norm", b.linear("query_down", x, latent.query_rank, bias))
+        hidden = indexer(b, x, narrow) if c.indexer is not None else None
         rotary = heads_of("query_rotary", narrow, c.num_heads, latent.rotary_head_dim)
         rotary = b.rotary_embedding("rotate_query", rotary)
         query = b.concat("join_query", [heads_of("query", narrow, c.num_heads, plain), rotary], -1)
@@ -31,7 +33,7 @@ def latent_attention(b: Layers, x: Value) -> Value:
         rows = value.shape[:3]
         if latent.pads_values:
             value = b.concat("pad_value", [value, b.table((*rows, c.head_dim - value.shape[3]), value.dtype)], -1)
-        out = b.core(query, key, value)
+        out = b.core(query, key, value, hidden=hidden)
         if latent.pads_values:
             shape = (*rows, latent.value_head_dim)
             arguments = (out, Constant((0, 0, 0, 0)), Constant(shape))

@@ -69,15 +69,19 @@ class Layers(Operators):
             across = self.binary("Mul", "mul_sin", swapped, sin)
             return self.binary("Add", "add", along, across)
 
-    def core(self, query: Value, key: Value, value: Value, window: int = 0) -> Value:
+    def core(self, query: Value, key: Value, value: Value, window: int = 0, hidden: Value | None = None) -> Value:
         if self.config.attention == "flash":
-            return self.flash_attention(query, key, value, window)
-        return self.core_attention(query, key, value)
+            return self.flash_attention(query, key, value, window, hidden)
+        return self.core_attention(query, key, value, hidden)
 
-    def flash_attention(self, query: Value, key: Value, value: Value, window: int) -> Value:
+    def flash_attention(
+        self, query: Value, key: Value, value: Value, window: int, hidden: Value | None = None
+    ) -> Value:
         c, none = self.config, Constant(None)
         mask: Argument = self.table((COMPRESSED_MASK_SIZE, COMPRESSED_MASK_SIZE), "uint8") if c.causal else none
         before, after, mode = _UNLIMITED_TOKENS, _UNLIMITED_TOKENS, _CAUSAL_SPARSE_MODE if c.causal else 0
+        if hidden is not None:
+            mask, mode = hidden, 0
         if window:
             before, after, mode = window - 1, 0, _BAND_SPARSE_MODE
         scale = float32(1.0 / math.sqrt(c.score_size or c.head_dim))
@@ -91,7 +95,7 @@ class Layers(Operators):
             outputs = statistic, statistic, softmax, result
             return self.emit.op("FlashAttentionScore", "flash_attention", arguments, *outputs)[3]
 
-    def core_attention(self, query: Value, key: Value, value: Value) -> Value:
+    def core_attention(self, query: Value, key: Value, value: Value, hidden: Value | None = None) -> Value:
         c = self.config
         batch, seq, heads, _ = query.shape
         with self.emit.cell("core", "CoreAttention"):
@@ -108,7 +112,11 @@ class Layers(Operators):
                 score = self.cap("cap", score)
             else:
                 score = self.binary("Mul", "mul_scale", score, self.table((), c.compute_dtype))
-            if c.causal:
+            if hidden is not None:
+                added = self.cast("cast_hidden", hidden, c.compute_dtype)
+                added = self.binary("Mul", "mul_hidden", added, self.table((), c.compute_dtype))
+                score = self.binary("Add", "add_mask", score, added)
+            elif c.causal:
                 score = self.binary("Add", "add_mask", score, self.table((seq, seq), c.compute_dtype))
             score = self.cast("cast_score", score, "float32")
             if c.sinks:

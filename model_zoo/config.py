@@ -27,6 +27,7 @@ MOST_LAYERS = 1024
 DEFAULT_SEQ_LENGTH = 4096
 LORA_ALPHA = 16.0
 """Of adapters whose rank alone is given: that of QLoRA (arXiv:2305.14314, appendix B.2). No size or time depends on it."""
+INDEXER_EPSILON = 1e-6  # of the norm of its keys, whatever the file's is (transformers 5.24, DeepseekV32Indexer)
 _CUBE_ROWS = 16  # rows of a fractal block of Ascend's matrix unit
 COMPRESSED_MASK_SIZE = 2048  # FlashAttentionScore: the mask of sparse_mode 2 (causal) always has 2048 x 2048 elements
 
@@ -103,6 +104,17 @@ class LatentSizes:
 
 
 @dataclass(frozen=True)
+class IndexerSizes:
+    """What chooses the `keys` that a query of sparse attention sees: scores of `heads` heads of `head_dim` dims, of which as many
+    are rotated as of the attention's own (DeepSeek-V3.2, arXiv:2512.02556, section 2.1).
+    """
+
+    heads: int
+    head_dim: int
+    keys: int
+
+
+@dataclass(frozen=True)
 class BlockKind:
     """What may differ from block to block.
 
@@ -175,6 +187,7 @@ class TransformerConfig:
     lora: Lora | None = None
     experts: Experts | None = None
     latent_attention: LatentSizes | None = None
+    indexer: IndexerSizes | None = None  # frozen: what it chooses has no gradient
     second_token_weight: float = 0.0  # of the loss of the token after the next; 0: it is not predicted
     dense_layers: int = 0  # so many blocks before the first one with experts
     kinds: tuple[BlockKind, ...] = ()  # of every block; none: they differ by `dense_layers` alone
@@ -185,6 +198,7 @@ class TransformerConfig:
     param_dtype: str = "float32"
     lazy_inline: bool = False
     phase: Phase | None = None  # of serving; None: training
+    frozen: bool = False  # no weight trains, and no adapter beside it
 
     def __post_init__(self) -> None:
         if not self.head_dim:
@@ -214,6 +228,10 @@ class TransformerConfig:
             raise InputError(f"{self.name}: weights multiply what experts read where a token has one expert")
         if self.experts is not None and self.experts.scales_input and self.experts.bias:
             raise InputError(f"{self.name}: experts whose input is weighted have no biases")
+        if self.indexer is not None and not (
+            self.latent_attention and self.latent_attention.query_rank and self.causal
+        ):
+            raise InputError(f"{self.name}: an indexer reads the narrow query of a decoder's latent attention")
         if self.attention not in ("flash", "self"):
             raise InputError(f'{self.name}: unknown attention {self.attention!r}; known: "flash", "self"')
         if self.compute_dtype not in COMPUTE_DTYPES:
@@ -301,11 +319,21 @@ class TransformerConfig:
     @property
     def trains_base(self) -> bool:
         """Whether linear layers and norms train themselves, and not only what adapts them."""
-        return self.lora is None
+        return self.lora is None and not self.frozen
 
     @property
     def trains_vocabulary(self) -> bool:
         return self.lora is None or self.lora.trains_vocabulary
+
+    @property
+    def of_indexer(self) -> "TransformerConfig":
+        """The layers of the indexer: its heads, one key for all of them, a LayerNorm."""
+        assert self.indexer is not None
+        own = self.indexer
+        return replace(
+            self, num_heads=own.heads, n_kv_heads=1, head_dim=own.head_dim, rotated_size=self.rotary_size, norm="layer_norm",
+            norm_epsilon=INDEXER_EPSILON, latent_attention=None, indexer=None, lora=None, frozen=True,
+        )  # fmt: skip
 
     @property
     def kv_size(self) -> int:

@@ -13,7 +13,7 @@ from model_zoo import derived
 from model_zoo.config import DEFAULT_SEQ_LENGTH, MOST_LAYERS, BlockKind, TransformerConfig
 from model_zoo.fact_types import typed
 from model_zoo.families import FAMILIES, HARMLESS, KEYS, LACKING, LEFT_OUT, NEAREST, TOWERLESS, Family
-from model_zoo.layer_kinds import CHUNKED, FULL, SLIDING, attention_types, kinds_of
+from model_zoo.layer_kinds import CHUNKED, FULL, INDEXED, SLIDING, attention_types, kinds_of
 from model_zoo.silent import SILENT
 from ms_symtensor.errors import InputError
 from ms_symtensor.files.reading import read_json
@@ -111,12 +111,16 @@ def _network(data: Mapping[str, Any], name: str, seq_length: int | None, approxi
         raise InputError(f"num_hidden_layers is {layers}; it must be at most {MOST_LAYERS}")
     facts["seq_length"] = seq_length or min(DEFAULT_SEQ_LENGTH, facts.get("max_position_embeddings") or math.inf)
     for part in sorted({*attention_types(facts, layers)} - {FULL, SLIDING}):
+        if part == INDEXED and "indexer.heads" in facts:
+            continue
         if part != CHUNKED:
             refused.setdefault(_ATTENTION.get(part, part), []).append("layer_types")
         elif facts["seq_length"] > (facts.get("chunk") or 0):
             refused.setdefault("chunked attention", []).append("attention_chunk_size")
     if facts.get("tempers") and facts["seq_length"] >= (facts.get("tempered_from") or 0):
         refused["queries scaled by position"] = ["attn_temperature_tuning"]  # of later positions than that alone
+    if shared := derived.shared_choices(facts):
+        refused["a choice of keys that blocks share"] = shared
     notes = _approximated(refused, approximate)
     if approximate:
         facts["layer_types"] = [t if t in (SLIDING, CHUNKED) else FULL for t in attention_types(facts, layers)]
@@ -125,7 +129,7 @@ def _network(data: Mapping[str, Any], name: str, seq_length: int | None, approxi
 
 _ATTENTION = {
     "linear_attention": "gated linear attention",
-    "indexed_attention": "sparse attention with an indexer",
+    INDEXED: "sparse attention with an indexer",
 }
 
 
@@ -200,6 +204,7 @@ def _config(name: str, facts: dict[str, Any], kinds: tuple[BlockKind, ...]) -> T
         "score_cap": facts.get("score_cap") or 0.0, "logit_cap": facts.get("logit_cap") or 0.0,
         "sinks": bool(facts.get("sinks")), "head_bias": bool(facts.get("head_bias")),
         "rotary_base": float(facts.get("rotary_base") or 10000.0), "latent_attention": latent, "experts": experts,
+        "indexer": derived.indexer_sizes(facts, latent),
         "second_token_weight": derived.second_token_weight(facts), "dense_layers": 0 if kinds != prefix else dense,
         "kinds": kinds if kinds != prefix else (), "seq_length": int(facts["seq_length"]),
     }  # fmt: skip

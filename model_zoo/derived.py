@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from model_zoo.config import Experts, LatentSizes
+from model_zoo.config import Experts, IndexerSizes, LatentSizes
 from model_zoo.fact_types import typed
 from model_zoo.families import ACTIVATIONS, KEYS, UNGATED
 from model_zoo.layer_kinds import FULL, SLIDING
@@ -73,6 +73,36 @@ def latent_sizes(facts: dict[str, Any]) -> LatentSizes | None:
         name: facts.get(f"latent.{name}") or 0 for name in LatentSizes.__dataclass_fields__ if name != "pads_values"
     }
     return LatentSizes(**sizes, pads_values=False)
+
+
+def indexer_sizes(facts: dict[str, Any], latent: LatentSizes | None) -> IndexerSizes | None:
+    """What chooses keys, if something does. Errors: InputError for one that no query or no rotation fits."""
+    if not facts.get("indexer.keys"):
+        return None
+    for name, key in (("heads", "index_n_heads"), ("head_dim", "index_head_dim")):
+        if not facts.get(f"indexer.{name}"):
+            raise InputError(f"{key} is {facts.get(f'indexer.{name}')}: give a whole number above 0")
+    sizes = IndexerSizes(**{name: facts[f"indexer.{name}"] for name in IndexerSizes.__dataclass_fields__})
+    if latent is None or not latent.query_rank:
+        raise InputError(
+            "index_topk: the zoo's indexer reads a narrow query (q_lora_rank); --dim index_topk=0 plans without it"
+        )
+    if sizes.head_dim < latent.rotary_head_dim:
+        raise InputError(
+            f"index_head_dim is {sizes.head_dim}: give at least as many as are rotated, qk_rope_head_dim {latent.rotary_head_dim}"
+        )
+    return sizes
+
+
+def shared_choices(facts: Mapping[str, Any]) -> list[str]:
+    """The keys that say that blocks take the choice of a block before them."""
+    if not facts.get("indexer.keys"):
+        return []
+    if facts.get("indexer_types") is not None:
+        return ["indexer_types"] if "shared" in facts["indexer_types"] else []
+    if facts.get("indexer_pattern") is not None:
+        return ["index_topk_pattern"] if {"S", "shared"} & {*facts["indexer_pattern"]} else []
+    return ["index_topk_freq"] if (facts.get("indexer_step") or 1) > 1 else []
 
 
 def experts_of(facts: dict[str, Any]) -> Experts:

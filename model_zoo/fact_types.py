@@ -30,6 +30,10 @@ _KNOWN: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
     "expert_layers": ("a list of numbers", _is_list_of(int)),
     "layer_types": ("a list of names", _is_list_of(str)),
     "mlp_types": ("a list of names", _is_list_of(str)),
+    "indexer_types": ("a list of names", _is_list_of(str)),
+    "indexer_pattern": (
+        "a list of names, or a pattern such as FSSS", lambda value: isinstance(value, str) or _is_list_of(str)(value)
+    ),
     "experts_frequency": ("a number or a list", lambda value: _is_whole(value) or _is_list_of(int)(value)),
     "experts_end": ("a number", lambda value: isinstance(value, int)),
     "window_period": (

@@ -112,6 +112,7 @@ TOWERLESS = frozenset({
 
 NEAREST: Mapping[str, str] = {
     "sparse attention with an indexer": "full attention, without the indexer's weights",
+    "a choice of keys that blocks share": "a choice of every block, with an indexer of its own",
     "routing by a sparse mixer": "softmax routing",
     "chunked attention": "a window as wide as a chunk",
     "queries scaled by position": "queries as they are",
@@ -145,6 +146,9 @@ framework runs it, and numbers in the tables of the rotation.
 """
 
 _MLA = {"head_dim": "", "num_key_value_heads": ""}  # the rotated part, and no grouped heads
+_INDEXED = _MLA | {
+    "index_n_heads": "indexer.heads", "index_head_dim": "indexer.head_dim", "index_topk": "indexer.keys",
+}  # fmt: skip
 _HEAD_NORM: dict[str, Any] = {"qk_norm": "head"}
 _QKV: dict[str, Any] = {"qkv_bias": True}
 _GEMMA: dict[str, Any] = {"branch_norm": "both", "scales_embedding": True}
@@ -388,8 +392,14 @@ FAMILIES: Mapping[str, Family] = {  # the text network of a multimodal one has i
     "deepseek_v3": Family(keys=_MLA, fixed=_SIGMOID, silent={"latent.query_rank": 1536}),
     "kimi_k2": Family(keys=_MLA, fixed=_SIGMOID, silent={"latent.query_rank": 1536}),
     "telechat3_moe": Family(keys=_MLA, fixed=_SIGMOID),
-    "deepseek_v32": Family(keys=_MLA, fixed=_SIGMOID, silent={"latent.query_rank": 1536}),
-    "glm_moe_dsa": Family(keys=_MLA, fixed=_SIGMOID),
+    "deepseek_v32": Family(keys=_INDEXED, fixed=_SIGMOID, silent={"latent.query_rank": 1536}),
+    "glm_moe_dsa": Family(
+        fixed=_SIGMOID, silent={"latent.query_rank": 2048},
+        keys=_INDEXED | {
+            "indexer_types": "indexer_types", "index_topk_pattern": "indexer_pattern", "index_topk_freq": "indexer_step",
+            "index_skip_topk_offset": "", "indexer_rope_interleave": "",
+        },
+    ),
     "glm4_moe": Family(
         fixed=_SIGMOID, keys=_GLM, silent={"rotated_share": 0.5, "uses_qk_norm": False, "dense_first": 1}
     ),

@@ -4,15 +4,23 @@ import numpy as np
 from mindspore import Tensor, nn, ops
 
 from model_zoo.config import TransformerConfig
+from model_zoo.indexer import Indexer
 from model_zoo.layers import Linear, Norm, RotaryEmbedding, core_attention, dtype_of
 
 
 class LatentAttention(nn.Cell):
     """[tokens, hidden] -> [tokens, hidden]. Each head's query and key are a part without and a part with rotation, the latter
     of the key the same for all heads. Projections that DeepSeek stores together are separate here, as MindFormers has them.
+    `index_tables`: those of an indexer, which then hides keys from queries; `mask` is what it adds to scores.
     """
 
-    def __init__(self, config: TransformerConfig, tables: tuple[Tensor, Tensor], mask: Tensor | None) -> None:
+    def __init__(
+        self,
+        config: TransformerConfig,
+        tables: tuple[Tensor, Tensor],
+        mask: Tensor | None,
+        index_tables: tuple[Tensor, Tensor] | None = None,
+    ) -> None:
         super().__init__()
         latent = config.latent_attention
         assert latent is not None
@@ -47,11 +55,16 @@ class LatentAttention(nn.Cell):
             self.pad_value, self.cut_value = ops.Concat(axis=-1), ops.Slice()
         self.merge_heads = ops.Reshape()
         self.output = Linear(config, self.heads * self.value_size, hidden, bias)
+        self.is_sparse = index_tables is not None
+        if index_tables is not None:
+            assert mask is not None
+            self.indexer = Indexer(config, index_tables, mask)
 
     def construct(self, x: Tensor) -> Tensor:
         tokens = x.shape[0]
         batch, seq, heads = tokens // self.seq_length, self.seq_length, self.heads
         latent = self.query_norm(self.query_down(x)) if self.is_narrow else x
+        hidden = self.indexer(x, latent) if self.is_sparse else None
         query = self.split_query(self.query(latent), (batch, seq, heads, self.plain_size))
         rotary = self.split_query_rotary(self.query_rotary(latent), (batch, seq, heads, self.rotary_size))
         rotary = self.rotate_query(rotary)
@@ -63,9 +76,9 @@ class LatentAttention(nn.Cell):
         rotary = self.repeat_key(self.rotate_key(rotary), (1, 1, heads, 1))
         key = self.join_key((key, rotary))
         if self.pads_values:
-            out = self.core(query, key, self.pad_value((value, self.no_value)))
+            out = self.core(query, key, self.pad_value((value, self.no_value)), hidden)
             out = self.cut_value(out, (0, 0, 0, 0), (batch, seq, heads, self.value_size))
         else:
-            out = self.core(query, key, value)
+            out = self.core(query, key, value, hidden)
         out = self.merge_heads(out, (tokens, heads * self.value_size))
         return self.output(out)

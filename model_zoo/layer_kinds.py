@@ -7,6 +7,7 @@ from model_zoo.config import BlockKind
 from ms_symtensor.errors import InputError
 
 FULL, SLIDING, CHUNKED = "full_attention", "sliding_attention", "chunked_attention"
+INDEXED = "indexed_attention"  # of all blocks alike, or of none
 Facts = Mapping[str, Any]
 
 
@@ -19,7 +20,7 @@ def kinds_of(facts: Facts, number: int) -> tuple[BlockKind, ...]:
     turns = _rotated(facts, number)
     if facts.get("rotates_windows") and facts.get("window"):
         turns = [kind != FULL for kind in types]
-    width = {FULL: 0, SLIDING: int(facts.get("window") or 0), CHUNKED: int(facts.get("chunk") or 0)}
+    width = {FULL: 0, INDEXED: 0, SLIDING: int(facts.get("window") or 0), CHUNKED: int(facts.get("chunk") or 0)}
     local = float(facts.get("local_base") or 0.0)
     return tuple(
         BlockKind(has_experts(n), width[kind], turns[n], local if kind == SLIDING else 0.0)

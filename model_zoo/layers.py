@@ -201,21 +201,26 @@ class Rotation(nn.Cell):
 
 
 class FlashAttention(nn.Cell):
-    """Fused attention on [batch, seq, heads, head_dim]; key and value may have fewer heads. `window`: see `BlockKind`."""
+    """Fused attention on [batch, seq, heads, head_dim]; key and value may have fewer heads. `window`: see `BlockKind`.
+
+    Where the network has an indexer, `hidden` [batch, 1, seq, seq] says which keys a query does not see.
+    """
 
     def __init__(self, config: TransformerConfig, mask: Tensor | None, window: int = 0) -> None:
         super().__init__()
-        self.mask = mask
+        self.is_sparse, self.mask = config.indexer is not None, mask
+        causal = CAUSAL_SPARSE_MODE if config.causal and not self.is_sparse else 0
         band = {"pre_tokens": window - 1, "next_tokens": 0, "sparse_mode": BAND_SPARSE_MODE}
         self.flash_attention = FlashAttentionScore(
             head_num=config.num_heads,
             scale_value=1.0 / math.sqrt(config.score_size or config.head_dim),
             input_layout="BSND",
-            **(band if window else {"sparse_mode": CAUSAL_SPARSE_MODE if config.causal else 0}),
+            **(band if window else {"sparse_mode": causal}),
         )
 
-    def construct(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        return self.flash_attention(query, key, value, None, None, None, self.mask, None, None, None)[3]
+    def construct(self, query: Tensor, key: Tensor, value: Tensor, hidden: Tensor | None = None) -> Tensor:
+        mask = hidden if self.is_sparse else self.mask
+        return self.flash_attention(query, key, value, None, None, None, mask, None, None, None)[3]
 
 
 class RepeatHeads(nn.Cell):
@@ -266,12 +271,17 @@ class SinkSoftmax(nn.Cell):
 
 
 class CoreAttention(nn.Cell):
-    """softmax(query key^T / sqrt(score_size) + mask) value from plain operators, on [batch, seq, heads, head_dim]."""
+    """softmax(query key^T / sqrt(score_size) + mask) value from plain operators, on [batch, seq, heads, head_dim]; `hidden` as of
+    `FlashAttention`.
+    """
 
     def __init__(self, config: TransformerConfig, mask: Tensor | None) -> None:
         super().__init__()
         self.compute_dtype = dtype_of(config.compute_dtype)
-        self.mask, self.causal = mask, config.causal
+        self.mask, self.causal, self.is_sparse = mask, config.causal, config.indexer is not None
+        if self.is_sparse:
+            self.masked_score = Tensor(MASKED_SCORE, self.compute_dtype)
+            self.cast_hidden, self.mul_hidden = ops.Cast(), ops.Mul()
         self.transpose_query, self.transpose_key = ops.Transpose(), ops.Transpose()
         self.transpose_value, self.transpose_out = ops.Transpose(), ops.Transpose()
         self.repeats_heads = config.n_kv_heads < config.num_heads
@@ -290,7 +300,7 @@ class CoreAttention(nn.Cell):
         self.softmax = SinkSoftmax(config) if config.sinks else ops.Softmax(axis=-1)
         self.weighted_sum = ops.BatchMatMul()
 
-    def construct(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    def construct(self, query: Tensor, key: Tensor, value: Tensor, hidden: Tensor | None = None) -> Tensor:
         query = self.transpose_query(query, (0, 2, 1, 3))
         key = self.transpose_key(key, (0, 2, 1, 3))
         value = self.transpose_value(value, (0, 2, 1, 3))
@@ -298,7 +308,10 @@ class CoreAttention(nn.Cell):
             key, value = self.repeat_key(key), self.repeat_value(value)
         score = self.score(query, key)
         score = self.cap(score) if self.is_capped else self.mul_scale(score, self.scale)
-        if self.causal:
+        if self.is_sparse:
+            hidden = self.mul_hidden(self.cast_hidden(hidden, self.compute_dtype), self.masked_score)
+            score = self.add_mask(score, hidden)
+        elif self.causal:
             score = self.add_mask(score, self.mask)
         probability = self.softmax(self.cast_score(score, ms.float32))
         out = self.weighted_sum(self.cast_probability(probability, self.compute_dtype), value)

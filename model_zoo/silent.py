@@ -13,6 +13,7 @@ _DEEPSEEK_V3 = _LATENT | {
     "dense_first": 3, "intermediate_size": 18432, "experts.number": 256, "experts.per_token": 8, "experts.scale": 2.5,
     "experts.intermediate_size": 2048, "experts.groups": 8, "experts.groups_per_token": 4, "shared_num": 1,
 }  # fmt: skip
+_INDEXER = {"indexer.heads": 64, "indexer.head_dim": 128, "indexer.keys": 2048}
 _GLM4_MOE = {
     "n_kv_heads": 8, "intermediate_size": 10944, "experts.number": 128, "experts.per_token": 8,
     "experts.intermediate_size": 1408, "shared_num": 1, "norm_epsilon": 1e-5,
@@ -145,8 +146,9 @@ SILENT: Mapping[str, Mapping[str, Any]] = {
         "max_position_embeddings": 2048,
     },
     "deepseek_v3": _DEEPSEEK_V3,
-    "deepseek_v32": _DEEPSEEK_V3,
-    "glm_moe_dsa": _DEEPSEEK_V3 | {
+    "deepseek_v32": _DEEPSEEK_V3 | _INDEXER,
+    "glm_moe_dsa": _DEEPSEEK_V3 | _INDEXER | {
+        "indexer.heads": 32,
         "intermediate_size": 12288, "experts.groups": 1, "experts.groups_per_token": 1, "plain_head_dim": 192,
         "latent.value_head_dim": 256, "norm_epsilon": 1e-5,
     },

@@ -125,6 +125,9 @@ class Reference:
         latent = self._norm(f"{name}.key_value_norm", self._linear(f"{name}.key_value_down", x))
         turned = self._rotated(self._linear(f"{name}.key_rotary", x))
         seq = x.shape[1]
+        seen = np.tril(np.ones((seq, seq), bool))
+        if c.indexer:
+            seen = seen & self._chosen(f"{name}.indexer", x, queries)
         out = []
         for head in range(c.num_heads):
 
@@ -135,14 +138,32 @@ class Reference:
                 [part("query", queries, plain), self._rotated(part("query_rotary", queries, rotary))], -1
             )
             k = np.concatenate([part("key", latent, plain), turned], -1)
-            score = q @ k.transpose(0, 2, 1) / math.sqrt(c.head_dim)
-            score = np.where(np.tril(np.ones((seq, seq), bool)), score, -np.inf)
+            score = np.where(seen, q @ k.transpose(0, 2, 1) / math.sqrt(c.head_dim), -np.inf)
             out.append(np.exp(_log_softmax(score)) @ part("value", latent, value))
         return self._linear(f"{name}.output", np.concatenate(out, -1))
 
-    def _rotated(self, x: Array, base: float = 0.0) -> Array:
+    def _chosen(self, name: str, x: Array, narrow: Array) -> NDArray[np.bool_]:
+        """Query by query, the keys that the indexer chooses among those up to it [batch, seq, seq]."""
+        sizes, latent, w = self.config.indexer, self.config.latent_attention, self.weights
+        assert sizes is not None and latent is not None
+        key = self._linear(f"{name}.key", x)
+        key = (key - key.mean(-1, keepdims=True)) / np.sqrt(key.var(-1, keepdims=True) + 1e-6)
+        key = self._rotated(key * w[f"{name}.key_norm.gamma"] + w[f"{name}.key_norm.beta"], size=latent.rotary_head_dim)
+        times = self._linear(f"{name}.head_weight", x) / math.sqrt(sizes.heads)
+        scores = np.zeros((*x.shape[:2], x.shape[1]))
+        for head, rows in enumerate(np.split(w[f"{name}.query.weight"], sizes.heads)):
+            query = self._rotated(narrow @ rows.T, size=latent.rotary_head_dim)
+            both = query @ key.transpose(0, 2, 1) / math.sqrt(sizes.head_dim)
+            scores += times[..., head : head + 1] * np.maximum(both, 0.0)
+        chosen = np.zeros(scores.shape, bool)
+        for sample, position in np.ndindex(*x.shape[:2]):
+            best = np.argsort(-scores[sample, position, : position + 1])[: sizes.keys]
+            chosen[sample, position, best] = True
+        return chosen
+
+    def _rotated(self, x: Array, base: float = 0.0, size: int = 0) -> Array:
         """Dims i and i + half as the parts of a complex number, turned by position / base^(i / half); what is behind stays."""
-        size = self.config.rotated_size or x.shape[-1]
+        size = size or self.config.rotated_size or x.shape[-1]
         half = size // 2
         angle = np.outer(np.arange(x.shape[1]), (base or self.config.rotary_base) ** -(np.arange(half) / half))
         turned = (x[..., :half] + 1j * x[..., half:size]) * np.exp(1j * angle)

@@ -5,7 +5,7 @@ import pytest
 
 from model_zoo import PUBLISHED, dimensions_of
 from model_zoo.builder import build_graph
-from model_zoo.config import Attention, BlockKind, Experts, LatentSizes
+from model_zoo.config import Attention, BlockKind, Experts, IndexerSizes, LatentSizes, Lora
 from ms_symtensor.tensor.graph import Graph
 
 # BERT: with the masked-token head, without pooler and next-sentence head, as transformers' BertForMaskedLM has it.
@@ -110,6 +110,14 @@ _PARTS = {
         "activation": "relu", "branch_norm": "shared", "norm": "layer_norm_no_bias", "n_kv_heads": 1, "tied_embeddings": True,
     },
     "norms without weights": {"norm": "layer_norm_no_weight", "branch_scale": 2.0},
+    "keys that an indexer chooses": {
+        "num_layers": 2, "n_kv_heads": 4, "latent_attention": LatentSizes(24, 16, 8, 8), "indexer": IndexerSizes(4, 16, 8),
+        "second_token_weight": 0.3,
+    },
+    "keys that an indexer chooses for plain operators": {
+        "num_layers": 1, "attention": "self", "n_kv_heads": 4, "latent_attention": LatentSizes(24, 16, 8, 8, pads_values=True),
+        "indexer": IndexerSizes(4, 8, 128), "lora": Lora(4, 8.0, False),
+    },
     "a gate, one group": {
         "num_layers": 1, "second_token_weight": 0.3,
         "experts": replace(_EXPERTS, shared_gate=True, scoring="sigmoid", scale=2.8),

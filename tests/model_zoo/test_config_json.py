@@ -11,7 +11,7 @@ import pytest
 
 from model_zoo import PUBLISHED, dimensions_of
 from model_zoo.builder import build_graph
-from model_zoo.config import Experts, TransformerConfig
+from model_zoo.config import Experts, IndexerSizes, TransformerConfig
 from model_zoo.config_json import file_of, read
 from model_zoo.described import config_of, text_of
 from model_zoo.families import FAMILIES, KEYS
@@ -24,7 +24,7 @@ COUNTED = {row["file"]: row for row in csv.DictReader((FILES / "parameters.csv")
 REFUSED = {
     "qwen3_next_80b_a3b.json": "gated linear attention", "qwen3_5_35b_a3b.json": "gated linear attention",
     "deepseek_v4_flash.json": "compressed attention", "deepseek_v4_pro.json": "compressed attention",
-    "phi_3_5_moe.json": "routing by a sparse mixer", "glm_5.json": "sparse attention with an indexer",
+    "phi_3_5_moe.json": "routing by a sparse mixer",
     "kimi_linear_48b_a3b.json": "gated linear attention", "longcat_flash.json": "zero experts",
 }  # fmt: skip
 DEFAULTS = json.loads((FILES / "class_defaults.json").read_text())
@@ -294,13 +294,42 @@ def test_a_plan_holds_the_network_without_its_file(tmp_path: Path) -> None:
         assert rebuilt == model.config and build_graph(rebuilt) == model.graph
 
 
-def test_the_nearest_is_taken_where_one_asks_for_it() -> None:
-    found = read(FILES / "glm_5.json", approximate=True)
-    assert any("full attention" in note for note in found.notes)
-    whole = int(COUNTED["glm_5.json"]["parameters"])
-    assert 0.98 * whole < parameters_of(found.config)[0] < whole
+def test_the_nearest_is_taken_where_one_asks_for_it(tmp_path: Path) -> None:
+    shared = json.loads((FILES / "glm_5.json").read_text()) | {"indexer_types": ["full", "shared"] * 39}
+    (tmp_path / "config.json").write_text(json.dumps(shared))
+    with pytest.raises(InputError, match="a choice of keys that blocks share .*--approximate"):
+        read(tmp_path / "config.json")
+    found = read(tmp_path / "config.json", approximate=True)
+    assert any("an indexer of its own" in note for note in found.notes)
+    assert replace(found.config, name="glm_5") == read(FILES / "glm_5.json").config
     with pytest.raises(InputError, match="gated linear attention"):
         read(FILES / "kimi_linear_48b_a3b.json", approximate=True)
+
+
+def test_an_indexer_is_what_its_keys_say(tmp_path: Path) -> None:
+    glm = json.loads((FILES / "glm_5.json").read_text())
+    glm = {key: value for key, value in glm.items() if key != "indexer_types"}
+    whole = described_by(tmp_path, glm)
+    assert whole.indexer == IndexerSizes(heads=32, head_dim=128, keys=2048)
+    for same in ({"index_topk_freq": 1, "index_skip_topk_offset": 2}, {"index_topk_pattern": "F" * 78}):
+        assert described_by(tmp_path, glm | same) == whole
+    for others in (
+        {"index_topk_freq": 4},
+        {"index_topk_pattern": "FS" * 39},
+        {"index_topk_pattern": ["full", "shared"] * 39},
+    ):
+        with pytest.raises(InputError, match="a choice of keys that blocks share"):
+            described_by(tmp_path, glm | others)
+    full = described_by(tmp_path, glm | {"index_topk": 0})
+    own = 32 * 128 * 2048 + (32 + 128) * 6144 + 2 * 128  # queries, weights of heads, keys and their norm
+    assert replace(whole, indexer=None) == full
+    assert parameters_of(whole)[0] - parameters_of(full)[0] == 78 * own
+    with pytest.raises(InputError, match="index_head_dim is 32: give at least as many as are rotated"):
+        described_by(tmp_path, glm | {"index_head_dim": 32})
+    with pytest.raises(InputError, match="index_topk: the zoo's indexer reads a narrow query"):
+        described_by(tmp_path, glm | {"q_lora_rank": None})
+    with pytest.raises(InputError, match="sparse attention with an indexer"):
+        described_by(tmp_path, QWEN3 | {"index_topk": 2048})
 
 
 def test_windows_are_none_where_a_sample_is_no_longer() -> None:
@@ -317,7 +346,7 @@ def test_every_model_type_is_one_line_of_known_facts() -> None:
 
 
 @pytest.mark.parametrize(
-    "file", ["gemma_2_27b", "gpt_oss_20b", "deepseek_v3_r1", "falcon_7b", "granite", "gpt2", "opt"]
+    "file", ["gemma_2_27b", "gpt_oss_20b", "deepseek_v3_r1", "glm_moe_dsa", "falcon_7b", "granite", "gpt2", "opt"]
 )
 def test_a_value_of_another_kind_is_never_more_than_a_mistake(file: str, tmp_path: Path) -> None:
     data = DEFAULTS[file]["config"] if file in DEFAULTS else json.loads((FILES / f"{file}.json").read_text())

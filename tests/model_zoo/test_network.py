@@ -13,7 +13,7 @@ import numpy as np
 from mindspore import ops
 
 from model_zoo import FACTORIES, PUBLISHED
-from model_zoo.config import BlockKind, Experts, LatentSizes, Lora, TransformerConfig
+from model_zoo.config import BlockKind, Experts, IndexerSizes, LatentSizes, Lora, TransformerConfig
 from model_zoo.network import build, optimizer
 from ms_symtensor.bridge.proof.definitions import Product
 from tests.model_zoo.reference import Reference
@@ -82,6 +82,10 @@ PARTS = {
     "branches of one norm without a bias": replace(
         _ROTARY, name="shared", norm="layer_norm_no_bias", activation="relu", branch_norm="shared", tied_embeddings=True,
     ),
+    "keys that an indexer chooses": replace(
+        _ROTARY, name="sparse", n_kv_heads=4, head_dim=12, latent_attention=LatentSizes(16, 10, 4, 6),
+        indexer=IndexerSizes(16, 8, 3), seq_length=9,
+    ),
     "norms without weights": replace(_ROTARY, name="no_weight", norm="layer_norm_no_weight", branch_scale=2.0),
 }  # fmt: skip
 
@@ -125,6 +129,7 @@ def _assert_loss(config: TransformerConfig, cell: Any) -> None:
         values = np.random.default_rng(number).normal(0.0, 0.3, parameter.shape).astype(np.float32)
         parameter.set_data(ms.Tensor(values))
     _define(cell, "swap_halves", lambda: Product(False, False))
+    _define(cell, "score", lambda: Product(False, True))
     inputs = _inputs(config)
     ms.set_context(mode=ms.GRAPH_MODE)
     loss = float(cell(*(ms.Tensor(array) for array in inputs)).asnumpy())

@@ -139,6 +139,13 @@ def reduced_dimensions(config: "TransformerConfig", device_num: int) -> Iterator
             else config.max_position_embeddings,
             batch_size=divided(config.batch_size, several),
             latent_attention=latent,
+            indexer=config.indexer
+            and replace(
+                config.indexer,
+                heads=divided(config.indexer.heads, several),
+                head_dim=divided(config.indexer.head_dim, rotated),
+                keys=max(1, config.indexer.keys * seq_length // config.seq_length),
+            ),
             experts=config.experts
             and replace(
                 config.experts,

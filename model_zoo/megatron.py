@@ -102,6 +102,7 @@ def megatron_strategy(
         expert_width=cut_width,
         expert_rows=max(1, degrees // (experts * cut_width)),
         absorbed=_absorbed_requests(config, data_parallel, model_parallel),
+        positions=context_parallel * (model_parallel if config.seq_length % (degrees // data_parallel) == 0 else 1),
     )
     return {op.name: rules.cuts(graph, op) for op in graph.ops if op.type not in _UNSHARDED}
 
@@ -137,7 +138,8 @@ class _Rules:
     """Degrees: `tokens` is that of norms and residual sums, `heads` that of attention, `model` of the feed-forward, `context` of
     sequences, `routed` of what is dispatched to experts, `table` of the embeddings, `loss` of the loss's vocabulary, `experts`,
     `expert_rows` and `expert_width` of the experts. `context_heads`: in attention heads are cut by `context`, not sequences.
-    `absorbed`: that of requests in a decode step of latent attention, 0: heads are cut there, too.
+    `absorbed`: that of requests in a decode step of latent attention, 0: heads are cut there, too. `positions`: that of queries in
+    an indexer.
     """
 
     data: int
@@ -158,6 +160,7 @@ class _Rules:
     expert_width: int
     expert_rows: int
     absorbed: int
+    positions: int
 
     @property
     def rows(self) -> int:
@@ -170,6 +173,8 @@ class _Rules:
         owner = op.cell[-1] if op.cell else ""
         if "router" in op.cell or "experts" in op.cell or op.primitive in _DISPATCH:
             return self._experts(shapes, op), None
+        if "indexer" in op.cell:
+            return tuple(self._indexed(op, number, shape) for number, shape in enumerate(shapes)), None
         if owner in ("low_rank", "cap"):
             owner = op.cell[-2]
         if op.type == "MatMul":
@@ -181,7 +186,7 @@ class _Rules:
             ), None
         if owner == "loss":
             return self._loss(graph, op), None
-        if op.type == "FlashAttentionScore" and self.context > 1:
+        if op.type == "FlashAttentionScore" and (self.context > 1 or len(shapes[-1]) == 4):
             return self._attention(shapes), None
         if op.type in ("ReshapeAndCache", "PagedAttention"):
             return self._paged(graph, op, ranks), None
@@ -194,7 +199,20 @@ class _Rules:
         heads = self.heads * self.context if self.context_heads else self.heads
         query = 1 if self.context_heads else self.context
         cuts = [(self.data, query, heads, 1), *[(self.data, 1, heads, 1)] * 2]
-        return (*cuts, *((1,) * len(shape) for shape in shapes[3:]))
+        mask = (self.data, 1, query, 1)  # of an indexer
+        return (*cuts, *(mask if len(shape) == 4 else (1,) * len(shape) for shape in shapes[3:]))
+
+    def _indexed(self, op: Op, number: int, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Input `number` of an operator of the indexer: all ranks of a sample have queries of their own, which see all keys."""
+        if len(shape) == 4:
+            if op.primitive == "score" and number == 1:
+                return (self.data, 1, 1, 1)
+            is_before = op.cell[-1].startswith("rotate") or op.primitive.startswith("transpose")
+            return (self.data, self.positions, 1, 1) if is_before else (self.data, 1, self.positions, 1)
+        if len(shape) == 3 or op.primitive == "add_unseen":  # tables of the rotation, scores of keys that are not seen
+            return (self.positions, *(1,) * (len(shape) - 1))
+        is_of_tokens = len(shape) == 2 and shape[0] == self.token_num and number == 0
+        return (self.data * self.positions, 1) if is_of_tokens else (1,) * len(shape)
 
     def _paged(self, graph: Graph, op: Op, ranks: list[int]) -> Cuts:
         """Heads of new keys and values, of queries, and of the cache; queries and block tables are cut along the requests.

@@ -77,6 +77,7 @@ def why_no_phase(config: "TransformerConfig") -> str:
         "its attention stands beside the feed-forward": config.is_parallel,
         "its branches are scaled": config.branch_scale != 1.0,
         "layers rotate differently": len({kind.rotary_base for kind in kinds}) > 1,
+        "an indexer chooses what its attention sees": config.indexer is not None,
         "its latent attention has biases": config.latent_attention is not None and config.linear_bias,
     }
     return next((reason for reason, holds in reasons.items() if holds), "")

@@ -5,7 +5,7 @@ import pytest
 
 from model_zoo import dimensions_of
 from model_zoo.builder import build_graph
-from model_zoo.config import Attention
+from model_zoo.config import Attention, IndexerSizes
 from model_zoo.megatron import megatron_strategy
 from ms_symtensor.errors import InputError
 
@@ -21,6 +21,22 @@ def test_cuts_of_a_llama_layer() -> None:
     assert strategy[f"{layer}/attention_norm-Norm/RmsNorm-op0"] == (((8, 1), (1,)), None)
     attention = f"{layer}/attention-SelfAttention/core-FlashAttention/FlashAttentionScore-op0"
     assert strategy[attention] == (((2, 1, 4, 1),) * 3 + ((1, 1),), None)
+
+
+def test_ranks_of_a_sample_share_out_the_queries_of_an_indexer() -> None:
+    config = replace(dimensions_of("deepseek_v3", num_layers=1, batch_size=8), indexer=IndexerSizes(64, 128, 2048))
+    strategy = megatron_strategy(build_graph(config), config, 2, 4, sequence_parallel=True)
+    attention = "Default/layers-CellList/0-TransformerBlock/attention-LatentAttention"
+    indexer = f"{attention}/indexer-Indexer"
+    rows = (2, 1, 4, 1)
+    assert strategy[f"{indexer}/query-Linear/MatMul-op0"] == (((8, 1), (1, 1)), None)
+    assert strategy[f"{indexer}/key_norm-Norm/LayerNorm-op0"] == (((8, 1), (1,), (1,)), None)
+    assert strategy[f"{indexer}/rotate_query-RotaryEmbedding/Mul-op0"] == (((2, 4, 1, 1), (4, 1, 1)), None)
+    assert strategy[f"{indexer}/BatchMatMul-op0"] == ((rows, (2, 1, 1, 1)), None)
+    assert strategy[f"{indexer}/Add-op0"] == ((rows, (4, 1)), None)
+    assert strategy[f"{indexer}/TopK-op0"] == ((rows,), None)
+    core = strategy[f"{attention}/core-FlashAttention/FlashAttentionScore-op0"]
+    assert core == (((2, 1, 4, 1),) * 3 + ((2, 1, 1, 1),), None)  # heads are cut there, and every rank has the choice
 
 
 def test_what_does_not_divide_stays_whole() -> None:

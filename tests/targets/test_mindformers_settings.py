@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from model_zoo import dimensions_of
+from model_zoo.config import IndexerSizes
 from ms_symtensor.cli import main
 from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.targets.exporter import CannotSayError
@@ -76,6 +77,12 @@ def test_whole_blocks_count_among_those_that_recompute_a_part() -> None:
 def test_what_cannot_be_said_is_refused(layout: UniformLayout, reason: str) -> None:
     with pytest.raises(CannotSayError, match=reason):
         settings_of(CONFIG, layout)
+
+
+def test_an_indexer_is_refused() -> None:
+    config = replace(dimensions_of("deepseek_v3"), indexer=IndexerSizes(64, 128, 2048))
+    with pytest.raises(CannotSayError, match="MindFormers: its indexer and sparse attention are kernels in a Morph"):
+        settings_of(config, UniformLayout(Degrees(4, expert_parallel=4, expert_model_parallel=1)))
 
 
 def test_a_plan_for_mindformers(tmp_path: Path, capsys) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.mindspeed_arguments import layouts
 from model_zoo import dimensions_of
-from model_zoo.config import TransformerConfig
+from model_zoo.config import IndexerSizes, TransformerConfig
 from ms_symtensor.cli import main
 from ms_symtensor.cluster.load import load
 from ms_symtensor.cost.runtime import runtime_of
@@ -111,6 +111,7 @@ def test_what_cannot_be_said_is_refused(layout: UniformLayout, reason: str) -> N
         (dimensions_of("mixtral_8x7b", batch_size=8, experts="dropless"), "room for all tokens"),
         (replace(CONFIG, activation="geglu"), "gate through GELU"),
         (replace(CONFIG, branch_norm="both"), "norms behind attention"),
+        (replace(dimensions_of("deepseek_v3"), indexer=IndexerSizes(64, 128, 2048)), "an indexer of sparse attention"),
     ],
 )
 def test_networks_without_options_are_refused(config: TransformerConfig, reason: str) -> None:

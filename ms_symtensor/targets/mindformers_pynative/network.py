@@ -18,7 +18,7 @@ Config = dict[str, Any]
 def file_of(network: "TransformerConfig", global_batch: int) -> tuple[str, Config]:
     """A whole file for `network`, as text and as what it says. InputError where MindFormers has no PyNative class for it."""
     latent, experts = network.latent_attention, network.experts
-    if latent is not None and experts is not None and network.norm == "rms_norm":
+    if latent is not None and experts is not None and network.norm == "rms_norm" and network.indexer is None:
         name = "deepseek3_671b"
         config = _family(name)
         model = config["model"]

@@ -138,8 +138,8 @@ class _Rules:
     """Degrees: `tokens` is that of norms and residual sums, `heads` that of attention, `model` of the feed-forward, `context` of
     sequences, `routed` of what is dispatched to experts, `table` of the embeddings, `loss` of the loss's vocabulary, `experts`,
     `expert_rows` and `expert_width` of the experts. `context_heads`: in attention heads are cut by `context`, not sequences.
-    `absorbed`: that of requests in a decode step of latent attention, 0: heads are cut there, too. `positions`: that of queries in
-    an indexer.
+    `absorbed`: that of requests in a decode step of latent attention, 0: heads are cut there, too. `positions`: of an indexer's
+    queries.
     """
 
     data: int

@@ -77,8 +77,8 @@ class Request:
             raise InputError(f"{self.config.name} does not generate: give a decoder without adapters")
         if self.config.indexer is not None:
             raise InputError(
-                f"{self.config.name}: the cache and the scores of an indexer have no price in serving; --dim index_topk=0 prices full"
-                " attention"
+                f"{self.config.name}: the cache and the scores of an indexer have no price in serving; --dim index_topk=0 prices"
+                " full attention"
             )
         if self.tokens.whole > self.config.max_position_embeddings:
             raise InputError(

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from mindspore import Tensor, lazy_inline, nn, ops
 
 from model_zoo.config import BlockKind, TransformerConfig
+from model_zoo.distance import distance_tables
 from model_zoo.experts import MixtureOfExperts, empty_places
 from model_zoo.indexer import unseen
 from model_zoo.latent_attention import LatentAttention
@@ -16,7 +17,7 @@ from model_zoo.layers import FeedForward, GatedFeedForward, Norm, SelfAttention,
 class Constants:
     """Tensors that all blocks share: tables of the rotary angles, the mask of attention, empty places of experts."""
 
-    rotary: Mapping[float, tuple[Tensor, Tensor]]  # by the rotation's base
+    rotary: Mapping[float, tuple[Tensor, Tensor]]  # by the rotation's base; biases by distance at any
     mask: Mapping[int, Tensor | None]  # by the window; of an indexer what is added to its scores
     index_rotary: tuple[Tensor, Tensor] | None
     empty: tuple[Tensor, Tensor] | None
@@ -24,10 +25,18 @@ class Constants:
 
 def constants(config: TransformerConfig) -> Constants:
     kinds = {*map(config.kind, range(config.num_layers)), config.second_token_kind}
-    bases = {kind.rotary_base for kind in kinds} if config.position == "rotary" else ()
+    bases = {kind.rotary_base for kind in kinds} if config.position != "learned" else ()
+
+    def tables(base: float) -> tuple[Tensor, Tensor]:
+        return (
+            distance_tables(config, dtype_of(config.compute_dtype))
+            if config.position == "distance"
+            else rotary_tables(config, base)
+        )
+
     masks = {window: attention_mask(config, window) for window in sorted({kind.window for kind in kinds})}
     return Constants(
-        {base: rotary_tables(config, base) for base in sorted(bases)},
+        {base: tables(base) for base in sorted(bases)},
         masks if config.indexer is None else {0: unseen(config)},
         None if config.indexer is None else rotary_tables(config.of_indexer),
         empty_places(config),

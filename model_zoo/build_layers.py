@@ -3,7 +3,7 @@
 import math
 
 from model_zoo.build_operators import Operators, float32
-from model_zoo.config import COMPRESSED_MASK_SIZE, BlockKind
+from model_zoo.config import BIASED_DIMS, COMPRESSED_MASK_SIZE, BlockKind
 from model_zoo.emitter import Argument, Value
 from ms_symtensor.tensor.graph import Constant, TensorType
 
@@ -68,6 +68,13 @@ class Layers(Operators):
             along = self.binary("Mul", "mul_cos", x, cos)
             across = self.binary("Mul", "mul_sin", swapped, sin)
             return self.binary("Add", "add", along, across)
+
+    def distance_bias(self, attribute: str, x: Value, of_table: tuple[int, ...]) -> Value:
+        size = x.shape[-1] + BIASED_DIMS
+        wide, result = self.table((x.shape[-1], size), x.dtype), TensorType((*x.shape[:-1], size), x.dtype)
+        with self.emit.cell(attribute, "DistanceBias"):
+            x = self.emit.op("BatchMatMul", "widen", (x, wide, Constant(False), Constant(False)), result)[0]
+            return self.binary("Add", "add_table", x, self.table((*of_table, size), x.dtype))
 
     def core(self, query: Value, key: Value, value: Value, window: int = 0, hidden: Value | None = None) -> Value:
         if self.config.attention == "flash":
@@ -175,6 +182,9 @@ class Layers(Operators):
             if c.qk_norm == "rotated_head" or (c.qk_norm == "rotated" and kind.rotary):
                 weighs = c.qk_norm == "rotated_head"
                 query, key = self.norm("query_norm", query, weighs), self.norm("key_norm", key, weighs)
+            if c.position == "distance":
+                query = self.distance_bias("bias_query", query, (c.num_heads,))
+                key = self.distance_bias("bias_key", key, (c.seq_length, 1))
             out = self.reshape("merge_heads", self.core(query, key, value, kind.window), (tokens, c.query_size))
             return self.linear("output", out, c.hidden_size, c.linear_bias or c.output_bias)
 

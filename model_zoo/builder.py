@@ -84,6 +84,13 @@ class _Network(Layers):
     def vocabulary_head(self, x: Value, table: Value) -> Value:
         c = self.config
         with self.emit.cell("head", "VocabularyHead"):
+            if c.normed_head:
+                table = self.cast("widen_table", table, "float32")
+                squares = self.sum("sum_squares", self.unary("Square", "square", table), (-1,), True)
+                length = self.binary(
+                    "Maximum", "at_least", self.unary("Sqrt", "sqrt", squares), self.table((), "float32")
+                )
+                table = self.binary("RealDiv", "div_length", table, length)
             logits = self.matmul(x, self.cast("cast_table", table, c.compute_dtype))
             logits = self.cast("cast_logits", logits, "float32")
             if c.head_bias or not c.causal:
@@ -145,6 +152,8 @@ class _Network(Layers):
         x = self.reshape("flatten_embedding", self.cast("cast_embedding", x, c.compute_dtype), (tokens, c.hidden_size))
         if c.embedding_scale != 1.0:
             x = self.binary("Mul", "mul_scale", x, self.table((), c.compute_dtype))
+        if c.embedding_norm:
+            x = self.norm("embedding_norm", x)
         if not c.causal:
             x = self.norm("norm", x)
         for layer in range(c.num_layers):

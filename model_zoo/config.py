@@ -12,7 +12,7 @@ Norm = Literal["rms_norm", "layer_norm", "layer_norm_no_bias", "layer_norm_no_we
 Activation = Literal["swiglu", "geglu", "gelu", "relu", "relu2"]
 QkNorm = Literal["head", "projection", "rotated", "rotated_head"]
 BranchNorm = Literal["before", "after", "both", "beside", "shared"]
-Position = Literal["rotary", "learned"]
+Position = Literal["rotary", "learned", "distance"]
 Attention = Literal["flash", "self"]
 
 Scoring = Literal["softmax", "sigmoid"]
@@ -28,6 +28,7 @@ DEFAULT_SEQ_LENGTH = 4096
 LORA_ALPHA = 16.0
 """Of adapters whose rank alone is given: that of QLoRA (arXiv:2305.14314, appendix B.2). No size or time depends on it."""
 INDEXER_EPSILON = 1e-6  # of the norm of its keys, whatever the file's is (transformers 5.24, DeepseekV32Indexer)
+BIASED_DIMS = 16  # dims of a head that carry biases by distance; the cube unit takes as many at once
 _CUBE_ROWS = 16  # rows of a fractal block of Ascend's matrix unit
 COMPRESSED_MASK_SIZE = 2048  # FlashAttentionScore: the mask of sparse_mode 2 (causal) always has 2048 x 2048 elements
 
@@ -179,6 +180,8 @@ class TransformerConfig:
     head_dim: int = 0  # 0: hidden_size / num_heads
     score_size: int = 0  # scores are divided by its square root; 0: head_dim
     sinks: bool = False  # a learned number of every head stands beside the scores in the softmax (gpt-oss)
+    embedding_norm: bool = False  # embeddings are normalised before the first block (Bloom)
+    normed_head: bool = False  # rows of the vocabulary's table have length 1 in the head (Baichuan 2)
     head_bias: bool = False  # of the vocabulary's head; encoders have it
     score_cap: float = 0.0  # scores of attention s become cap * tanh(s / cap); 0: they stay
     logit_cap: float = 0.0  # so do the vocabulary's
@@ -219,21 +222,11 @@ class TransformerConfig:
             )
         if self.kinds and len(self.kinds) != self.num_layers:
             raise InputError(f"{self.name} has {len(self.kinds)} kinds of blocks for {self.num_layers} layers")
-        if (self.score_cap or self.sinks) and self.attention == "flash":
-            raise InputError(
-                f"{self.name} caps the scores of attention or has sinks, for which flash attention has no form:"
-                " give --attention self"
-            )
         if self.experts is not None and self.experts.scales_input and self.experts.per_token > 1:
             raise InputError(f"{self.name}: weights multiply what experts read where a token has one expert")
         if self.experts is not None and self.experts.scales_input and self.experts.bias:
             raise InputError(f"{self.name}: experts whose input is weighted have no biases")
-        if self.indexer is not None and not (
-            self.latent_attention and self.latent_attention.query_rank and self.causal
-        ):
-            raise InputError(f"{self.name}: an indexer reads the narrow query of a decoder's latent attention")
-        if self.attention not in ("flash", "self"):
-            raise InputError(f'{self.name}: unknown attention {self.attention!r}; known: "flash", "self"')
+        self._require_attention()
         if self.compute_dtype not in COMPUTE_DTYPES:
             known = ", ".join(COMPUTE_DTYPES)
             raise InputError(f"{self.name}: unknown compute_dtype {self.compute_dtype!r}; known: {known}")
@@ -241,6 +234,24 @@ class TransformerConfig:
             raise InputError(
                 f"{self.name} has {self.max_position_embeddings} learned positions, so seq_length {self.seq_length} is "
                 f"too long; use at most {self.max_position_embeddings}"
+            )
+
+    def _require_attention(self) -> None:
+        if (self.score_cap or self.sinks) and self.attention == "flash":
+            raise InputError(
+                f"{self.name} caps the scores of attention or has sinks, for which flash attention has no form:"
+                " give --attention self"
+            )
+        if self.indexer is not None and not (
+            self.latent_attention and self.latent_attention.query_rank and self.causal
+        ):
+            raise InputError(f"{self.name}: an indexer reads the narrow query of a decoder's latent attention")
+        if self.attention not in ("flash", "self"):
+            raise InputError(f'{self.name}: unknown attention {self.attention!r}; known: "flash", "self"')
+        if self.position == "distance" and (self.attention == "self" or self.latent_attention is not None):
+            raise InputError(
+                f"{self.name}: biases by distance (ALiBi) are dims of queries and keys, which flash attention sums: leave"
+                " --attention out"
             )
 
     @property

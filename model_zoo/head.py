@@ -6,9 +6,13 @@ from mindspore import Tensor, nn, ops
 from model_zoo.config import TransformerConfig
 from model_zoo.layers import Cap, dtype_of, weight
 
+LEAST_LENGTH = 1e-12  # of a row (torch.nn.functional.normalize)
+
 
 class VocabularyHead(nn.Cell):
-    """x [tokens, hidden] @ table [vocab, hidden] transposed (+ bias [vocab]) -> float32 logits [tokens, vocab]."""
+    """x [tokens, hidden] @ table [vocab, hidden] transposed (+ bias [vocab]) -> float32 logits [tokens, vocab]. Of a normed head
+    each row of the table is divided by its length.
+    """
 
     def __init__(self, config: TransformerConfig, has_bias: bool) -> None:
         super().__init__()
@@ -16,6 +20,11 @@ class VocabularyHead(nn.Cell):
         self.has_bias = has_bias
         self.cast_table, self.cast_logits = ops.Cast(), ops.Cast()
         self.matmul = ops.MatMul(transpose_b=True)
+        self.is_normed = config.normed_head
+        if self.is_normed:
+            self.widen_table, self.square, self.sum_squares = ops.Cast(), ops.Square(), ops.ReduceSum(keep_dims=True)
+            self.sqrt, self.at_least, self.div_length = ops.Sqrt(), ops.Maximum(), ops.RealDiv()
+            self.least = Tensor(LEAST_LENGTH, ms.float32)
         if has_bias:
             self.bias = weight((config.vocab_size,), config, "zeros", trains=config.trains_vocabulary)
             self.add_bias = ops.Add()
@@ -26,6 +35,10 @@ class VocabularyHead(nn.Cell):
             self.cap = Cap(config.logit_cap, ms.float32)
 
     def construct(self, x: Tensor, table: Tensor) -> Tensor:
+        if self.is_normed:
+            table = self.widen_table(table, ms.float32)
+            length = self.at_least(self.sqrt(self.sum_squares(self.square(table), -1)), self.least)
+            table = self.div_length(table, length)
         logits = self.cast_logits(self.matmul(x, self.cast_table(table, self.compute_dtype)), ms.float32)
         if self.has_bias:
             logits = self.add_bias(logits, self.bias)

@@ -17,6 +17,7 @@ from mindspore.ops.auto_generate import SiLU
 from mindspore.ops.operations.nn_ops import FlashAttentionScore
 
 from model_zoo.config import COMPRESSED_MASK_SIZE, TransformerConfig
+from model_zoo.distance import DistanceBias
 
 CAUSAL_SPARSE_MODE, BAND_SPARSE_MODE = 2, 4
 MASKED_SCORE = -10000.0  # added to the score of a hidden position; float16 can hold it
@@ -337,7 +338,10 @@ def core_attention(config: TransformerConfig, mask: Tensor | None, window: int =
 
 
 class SelfAttention(nn.Cell):
-    """Multi-head (or grouped-query) attention of [tokens, hidden] with its projections; without tables nothing is rotated."""
+    """Multi-head (or grouped-query) attention of [tokens, hidden] with its projections; without tables nothing is rotated.
+
+    Where scores are biased by distance, `distance_tables` stand for them.
+    """
 
     def __init__(
         self, config: TransformerConfig, tables: tuple[Tensor, Tensor] | None, mask: Tensor | None, window: int = 0
@@ -355,12 +359,15 @@ class SelfAttention(nn.Cell):
             self.query_norm, self.key_norm = Norm(config, config.head_dim), Norm(config, config.head_dim)
         if self.norms_projection:
             self.query_norm, self.key_norm = Norm(config, config.query_size), Norm(config, config.kv_size)
-        self.is_rotary = tables is not None
+        self.is_biased = config.position == "distance"
+        self.is_rotary = tables is not None and not self.is_biased
         weighs = config.qk_norm == "rotated_head"
         self.norms_rotated = weighs or (config.qk_norm == "rotated" and self.is_rotary)
         if self.norms_rotated:
             self.query_norm, self.key_norm = (Norm(config, config.head_dim, weighs) for _ in range(2))
-        if tables is not None:
+        if tables is not None and self.is_biased:
+            self.bias_query, self.bias_key = DistanceBias(config, tables[0]), DistanceBias(config, tables[1])
+        elif tables is not None:
             self.rotary_query, self.rotary_key = RotaryEmbedding(config, tables), RotaryEmbedding(config, tables)
         self.core = core_attention(config, mask, window)
         self.merge_heads = ops.Reshape()
@@ -381,6 +388,8 @@ class SelfAttention(nn.Cell):
             query, key = self.rotary_query(query), self.rotary_key(key)
         if self.norms_rotated:
             query, key = self.query_norm(query), self.key_norm(key)
+        if self.is_biased:
+            query, key = self.bias_query(query), self.bias_key(key)
         out = self.core(query, key, value)
         return self.output(self.merge_heads(out, (tokens, self.query_size)))
 

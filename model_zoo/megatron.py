@@ -293,6 +293,8 @@ class _Rules:
             heads = 1 if shape[head] == 1 and op.type != "Tile" else self.heads  # one that all share stays whole
             data = self.data if shape[0] > 1 else 1
             return (data, heads, 1, 1) if is_swapped else (data, self.context, heads, 1)
+        if op.primitive == "add_table" and rank == 2:  # every head's own
+            return self.heads, 1
         if first_rank == 4:  # rotary tables, masks and the scale of attention
             return (self.context, 1, 1) if rank == 3 and shape[0] == self.seq_length else (1,) * rank
         if first_rank == 3:

@@ -53,6 +53,9 @@ class Transformer(nn.Cell):
             self.scale, self.mul_scale = Tensor(config.embedding_scale, self.compute_dtype), ops.Mul()
         self.shared, self.block = shared or constants(config), block_class(config)
         self.layers = nn.CellList([self.block(config, self.shared, config.kind(i)) for i in range(config.num_layers)])
+        self.norms_embedding = config.embedding_norm
+        if self.norms_embedding:
+            self.embedding_norm = Norm(config, config.hidden_size)
         self.norm = Norm(config, config.hidden_size)
         self.head = VocabularyHead(config, has_bias=config.head_bias or not config.causal)
         if not config.tied_embeddings:
@@ -65,7 +68,8 @@ class Transformer(nn.Cell):
         batch, seq, _ = embedded.shape
         embedded = self.cast_embedding(embedded, self.compute_dtype)
         x = self.flatten_embedding(embedded, (batch * seq, self.hidden_size))
-        return self.mul_scale(x, self.scale) if self.is_scaled else x
+        x = self.mul_scale(x, self.scale) if self.is_scaled else x
+        return self.embedding_norm(x) if self.norms_embedding else x
 
     def run_layers(self, x: Tensor) -> Tensor:
         for layer in self.layers:
@@ -81,7 +85,7 @@ class Transformer(nn.Cell):
 
 
 class RotaryDecoder(Transformer):
-    """LLaMA and its kind: positions enter by rotation of query and key."""
+    """LLaMA and its kind: positions enter by rotation of query and key, or as biases of their scores (Bloom)."""
 
     def construct(self, input_ids: Tensor, labels: Tensor, loss_mask: Tensor) -> Tensor:
         x = self.flat(self.word_embedding(input_ids))

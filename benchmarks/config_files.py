@@ -69,6 +69,7 @@ GIVEN: Mapping[str, dict[str, Any]] = {kind: {} for kind in _PLAIN.split()} | {
     "dots1": {"n_routed_experts": 128, "num_experts_per_tok": 6, "n_shared_experts": 2, "first_k_dense_replace": 1},
     "glm4v_moe": {"head_dim": 128}, "qwen3_omni_moe_thinker": {"num_attention_heads": 32, "head_dim": 128},
     "granite": _GRANITE, "granitemoe": _GRANITE, "granitemoeshared": _GRANITE | {"shared_intermediate_size": 1024},
+    "bloom": {"hidden_size": 4096, "n_layer": 30, "n_head": 32},
     "gpt2": _NO_DROPOUT, "gpt_bigcode": _NO_DROPOUT, "opt": {"dropout": 0.0},
     "seed_oss": {"attention_dropout": 0.0, "residual_dropout": 0.0},
 }  # fmt: skip

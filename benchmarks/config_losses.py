@@ -78,6 +78,7 @@ TINY: Mapping[str, dict[str, Any]] = {
     "stablelm": {"use_qkv_bias": True, "use_parallel_residual": True, "partial_rotary_factor": 0.5}, "starcoder2": {}, "phi": {},
     "persimmon": {}, "gpt_neox": {"hidden_act": "gelu_new", "rotary_pct": 0.5}, "nemotron": {}, "arcee": _HEADS, "jais2": _HEADS,
     "falcon": {"activation": "gelu_new", "new_decoder_architecture": True, "num_kv_heads": 2},
+    "bloom": {"num_attention_heads": 6, "hidden_size": 48},
     "gpt2": _GPT2, "gpt_bigcode": _GPT2, "opt": {"dropout": 0.0, "ffn_dim": 48, "word_embed_proj_dim": 32},
     "mellum": _HEADS | _IN_TURN | _FOUR | _MOE,
     "dots1": _HEADS | _ROUTED | {"n_shared_experts": 1, "first_k_dense_replace": 1}, "minimax_m2": _HEADS | _FOUR,
@@ -100,7 +101,8 @@ TINY: Mapping[str, dict[str, Any]] = {
 _ABSENT = {
     "gpt2": {*_SIZES} - {"vocab_size", "pad_token_id", "bos_token_id", "eos_token_id"},
     "persimmon": {"num_key_value_heads"}, "gpt_neox": {"num_key_value_heads"}, "solar_open": {"intermediate_size"},
-    "opt": {"num_key_value_heads", "intermediate_size"}, "falcon": {"num_key_value_heads", "intermediate_size"},
+    "opt": {"num_key_value_heads", "intermediate_size"}, "bloom": {"num_key_value_heads", "intermediate_size"},
+    "falcon": {"num_key_value_heads", "intermediate_size"},
 }  # fmt: skip
 _ABSENT["gpt_bigcode"] = _ABSENT["gpt2"]
 _NEIGHBOURS = {
@@ -187,7 +189,8 @@ def difference(kind: str, folder: Path) -> float:
 
 _OUTSIDE = {
     r"embed_tokens|wte|embed_in|word_embeddings": "word_embedding.table", r"wpe|embed_positions": "position_embedding.table",
-    "lm_head|embed_out": "output_table", "norm|ln_f|final_layer_norm|final_layernorm": "norm",
+    "lm_head|embed_out": "output_table", "word_embeddings_layernorm": "embedding_norm",
+    "norm|ln_f|final_layer_norm|final_layernorm": "norm",
 }  # fmt: skip
 _NORMS = {
     r"(self_attn|attention)\.(q_norm|query_layernorm|q_layernorm|q_a_layernorm)": "attention.query_norm",

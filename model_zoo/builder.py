@@ -86,11 +86,7 @@ class _Network(Layers):
         with self.emit.cell("head", "VocabularyHead"):
             if c.normed_head:
                 table = self.cast("widen_table", table, "float32")
-                squares = self.sum("sum_squares", self.unary("Square", "square", table), (-1,), True)
-                length = self.binary(
-                    "Maximum", "at_least", self.unary("Sqrt", "sqrt", squares), self.table((), "float32")
-                )
-                table = self.binary("RealDiv", "div_length", table, length)
+                table = self.unary("L2Normalize", "normalize", table, axis=(1,), epsilon=1e-24)
             logits = self.matmul(x, self.cast("cast_table", table, c.compute_dtype))
             logits = self.cast("cast_logits", logits, "float32")
             if c.head_bias or not c.causal:

@@ -109,7 +109,9 @@ def _network(data: Mapping[str, Any], name: str, seq_length: int | None, approxi
     layers = derived.number_of(facts, "num_layers")
     if layers > MOST_LAYERS:
         raise InputError(f"num_hidden_layers is {layers}; it must be at most {MOST_LAYERS}")
-    facts["seq_length"] = seq_length or min(DEFAULT_SEQ_LENGTH, facts.get("max_position_embeddings") or math.inf)
+    facts["seq_length"] = seq_length or min(
+        DEFAULT_SEQ_LENGTH, facts.get("max_position_embeddings") or facts.get("longest") or math.inf
+    )
     for part in sorted({*attention_types(facts, layers)} - {FULL, SLIDING}):
         if part == INDEXED and "indexer.heads" in facts:
             continue
@@ -195,10 +197,8 @@ def _config(name: str, facts: dict[str, Any], kinds: tuple[BlockKind, ...]) -> T
         "n_kv_heads": derived.kv_heads(facts, heads), "head_dim": head_dim, "vocab_size": derived.number_of(facts, "vocab_size"),
         "intermediate_size": facts.get("intermediate_size") or (experts and not dense and experts.intermediate_size)
         or (facts.get("wide") and 4 * hidden) or derived.number_of(facts, "intermediate_size"),
-        "max_position_embeddings": (facts.get("max_position_embeddings") or DEFAULT_SEQ_LENGTH)
-        + facts.get("more_positions", 0),
         "norm": facts.get("norm", "rms_norm"), "norm_epsilon": facts.get("norm_epsilon") or 1e-6,
-        "activation": derived.activation(facts), "position": facts.get("position", "rotary"),
+        "activation": derived.activation(facts),
         "tied_embeddings": bool(facts.get("tied_embeddings")), "qk_norm": derived.qk_norm(facts),
         "branch_norm": derived.branch_norm(facts), "score_size": 0 if score_size == head_dim else score_size,
         "score_cap": facts.get("score_cap") or 0.0, "logit_cap": facts.get("logit_cap") or 0.0,
@@ -209,7 +209,7 @@ def _config(name: str, facts: dict[str, Any], kinds: tuple[BlockKind, ...]) -> T
         "kinds": kinds if kinds != prefix else (), "seq_length": int(facts["seq_length"]),
     }  # fmt: skip
     config["attention"] = "self" if config["score_cap"] or config["sinks"] else "flash"
-    more = derived.biases(facts, latent) | derived.scales(facts, hidden, len(kinds))
+    more = derived.biases(facts, latent) | derived.scales(facts, hidden, len(kinds)) | derived.positions(facts)
     return TransformerConfig(name=name, **config | rotary | more)
 
 

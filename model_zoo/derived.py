@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from model_zoo.config import Experts, IndexerSizes, LatentSizes
+from model_zoo.config import DEFAULT_SEQ_LENGTH, Experts, IndexerSizes, LatentSizes
 from model_zoo.fact_types import typed
 from model_zoo.families import ACTIVATIONS, KEYS, UNGATED
 from model_zoo.layer_kinds import FULL, SLIDING
@@ -132,6 +132,18 @@ def rotated_size(facts: Mapping[str, Any], head_dim: int) -> dict[str, Any]:
     if size % 2 or not 0 < size <= head_dim:
         raise InputError(f"{size} dims of a head of {head_dim} are rotated: give an even number of them")
     return {"rotated_size": 0 if size == head_dim else size}
+
+
+def positions(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """How positions enter. Baichuan of 13B has biases by distance, and no key that says so: of 7B has the number of positions."""
+    number = facts.get("max_position_embeddings") or facts.get("longest") or DEFAULT_SEQ_LENGTH
+    is_biased = facts.get("biased_without") and not facts.get(facts["biased_without"])
+    return {
+        "position": "distance" if is_biased else facts.get("position", "rotary"),
+        "max_position_embeddings": number + facts.get("more_positions", 0),
+        "embedding_norm": bool(facts.get("embedding_norm")),
+        "normed_head": facts.get("normed_vocabulary") == facts.get("vocab_size"),
+    }
 
 
 def read_rope(facts: dict[str, Any]) -> None:

@@ -53,7 +53,8 @@ _KNOWN: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
     **dict.fromkeys(
         ("norm_epsilon", "rotary_base", "local_base", "rotated_share", "score_cap", "logit_cap", "experts.scale",
          "experts.clamp", "experts.clamp_slope", "residual_scale", "score_size", "embedding_scale", "branch_scale",
-         "score_scale", "logit_scale", "logit_divisor", "logit_base", "depth_scale"),
+         "score_scale", "logit_scale", "logit_divisor", "logit_base", "depth_scale",
+         "z_loss"),
         ("a number, 0 or more", _is_number),
     ),
 }  # fmt: skip

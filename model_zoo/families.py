@@ -193,8 +193,7 @@ _REFUSED: Mapping[str, str] = {
     "experts beside attention and zero experts": "longcat_flash",
     "state-space layers": "mamba mamba2 falcon_mamba jamba bamba zamba zamba2 falcon_h1 nemotron_h granitemoehybrid",
     "convolutions between blocks of attention": "lfm2 lfm2_moe",
-    "ALiBi": "bloom mpt",
-    "ALiBi and a normalised head": "baichuan",
+    "ALiBi": "mpt",
     "an activation with weights": "apertus",
     "gates of attention's output": "afmoe laguna",
     "embeddings in every block": "gemma3n gemma4",
@@ -309,6 +308,20 @@ FAMILIES: Mapping[str, Family] = {  # the text network of a multimodal one has i
     "stablelm": Family(
         fixed=_LAYER_NORM | {"parallel_norm": "shared", "uses_qk_norm": False},
         keys=_PARALLEL | {"use_qkv_bias": "qkv_bias", "qk_layernorm": "uses_qk_norm"}, silent={"rotated_share": 0.25},
+    ),
+    "bloom": Family(
+        fixed=_BIASED | {"position": "distance", "embedding_norm": True, "adds_normed": False, "wide": True},
+        keys={
+            "n_embed": "hidden_size", "n_layer": "num_layers", "n_head": "num_heads", "seq_length": "max_position_embeddings",
+            "apply_residual_connection_post_layernorm": "adds_normed", "n_inner": "intermediate_size", "slow_but_exact": "",
+            "attention_softmax_in_fp32": "", "bias_dropout_fusion": "", "masked_softmax_fusion": "", "offset_alibi": "",
+            "skip_bias_add": "", "skip_bias_add_qkv": "",
+        },
+        silent=_TIED | {"activation": "gelu_pytorch_tanh"},
+    ),
+    "baichuan": Family(
+        fixed={"biased_without": "max_position_embeddings", "normed_vocabulary": 125696, "z_loss": 0},
+        keys={"model_max_length": "longest", "z_loss_weight": "z_loss"},
     ),
     "starcoder2": Family(
         fixed=_LAYER_NORM | {"gated": False}, keys={"mlp_type": "", "norm_type": ""},

@@ -6,7 +6,7 @@ from mindspore import Tensor, nn, ops
 from model_zoo.config import TransformerConfig
 from model_zoo.layers import Cap, dtype_of, weight
 
-LEAST_LENGTH = 1e-12  # of a row (torch.nn.functional.normalize)
+LEAST_SQUARE = 1e-24  # of the length of a row (torch.nn.functional.normalize: 1e-12)
 
 
 class VocabularyHead(nn.Cell):
@@ -22,9 +22,7 @@ class VocabularyHead(nn.Cell):
         self.matmul = ops.MatMul(transpose_b=True)
         self.is_normed = config.normed_head
         if self.is_normed:
-            self.widen_table, self.square, self.sum_squares = ops.Cast(), ops.Square(), ops.ReduceSum(keep_dims=True)
-            self.sqrt, self.at_least, self.div_length = ops.Sqrt(), ops.Maximum(), ops.RealDiv()
-            self.least = Tensor(LEAST_LENGTH, ms.float32)
+            self.widen_table, self.normalize = ops.Cast(), ops.L2Normalize(axis=1, epsilon=LEAST_SQUARE)
         if has_bias:
             self.bias = weight((config.vocab_size,), config, "zeros", trains=config.trains_vocabulary)
             self.add_bias = ops.Add()
@@ -36,9 +34,7 @@ class VocabularyHead(nn.Cell):
 
     def construct(self, x: Tensor, table: Tensor) -> Tensor:
         if self.is_normed:
-            table = self.widen_table(table, ms.float32)
-            length = self.at_least(self.sqrt(self.sum_squares(self.square(table), -1)), self.least)
-            table = self.div_length(table, length)
+            table = self.normalize(self.widen_table(table, ms.float32))
         logits = self.cast_logits(self.matmul(x, self.cast_table(table, self.compute_dtype)), ms.float32)
         if self.has_bias:
             logits = self.add_bias(logits, self.bias)

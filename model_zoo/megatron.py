@@ -184,6 +184,8 @@ class _Rules:
                 (self.table if owner in ("word_embedding", "second_token") else 1, 1),
                 (self.data, self.context if self.table == 1 else 1),
             ), None
+        if op.type == "L2Normalize":  # of the head's table
+            return ((self.vocabulary, 1),), None
         if owner == "loss":
             return self._loss(graph, op), None
         if op.type == "FlashAttentionScore" and (self.context > 1 or len(shapes[-1]) == 4):

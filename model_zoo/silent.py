@@ -22,6 +22,7 @@ _MIXTRAL = {"experts.number": 8, "experts.per_token": 2, "experts.intermediate_s
 _SHORT = {"max_position_embeddings": 2048}
 
 SILENT: Mapping[str, Mapping[str, Any]] = {
+    "bloom": {"norm_epsilon": 1e-5},
     "llama": {"max_position_embeddings": 2048},
     "mistral": {"n_kv_heads": 8, "window": 4096},
     "ministral": {"n_kv_heads": 8, "window": 4096},

@@ -26,6 +26,7 @@ class Reference:
         for name, ids in zip(("position_embedding", "type_embedding"), extra, strict=False):
             x = x + w[f"{name}.table"][ids]
         x = x * c.embedding_scale
+        x = self._norm("embedding_norm", x) if c.embedding_norm else x
         x = x if c.causal else self._norm("norm", x)
         for layer in range(c.num_layers):
             x = self._layer(f"layers.{layer}", x, c.kind(layer))
@@ -45,6 +46,8 @@ class Reference:
     def _cross_entropy(self, x: Array, labels: NDArray[Any], loss_mask: NDArray[Any]) -> float:
         w = self.weights
         table = w["word_embedding.table"] if self.config.tied_embeddings else w["output_table"]
+        if self.config.normed_head:
+            table = table / np.sqrt((table**2).sum(-1, keepdims=True))
         logits = self.config.logit_scale * (x @ table.T + w.get("head.bias", 0.0))
         logits = _capped(logits, self.config.logit_cap)
         picked = np.take_along_axis(_log_softmax(logits), labels[..., None], axis=-1)[..., 0]
@@ -105,6 +108,10 @@ class Reference:
             if c.qk_norm == "rotated" and kind.rotary:
                 q, k = _normed(q, c.norm_epsilon), _normed(k, c.norm_epsilon)
                 score = q @ k.transpose(0, 2, 1) / math.sqrt(c.head_dim)
+            if c.position == "distance":  # as the paper writes it, of 2^n heads and of those behind them
+                whole = 2 ** int(math.log2(c.num_heads))
+                own, of = (head + 1, whole) if head < whole else (2 * (head - whole) + 1, 2 * whole)
+                score = score - 2.0 ** (-8.0 * own / of) * (np.arange(seq)[:, None] - np.arange(seq))
             if c.causal:
                 back = np.arange(seq)[:, None] - np.arange(seq)
                 score = np.where((back >= 0) & (back < (kind.window or seq)), score, -np.inf)

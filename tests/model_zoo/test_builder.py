@@ -118,6 +118,11 @@ _PARTS = {
         "num_layers": 1, "attention": "self", "n_kv_heads": 4, "latent_attention": LatentSizes(24, 16, 8, 8, pads_values=True),
         "indexer": IndexerSizes(4, 8, 128), "lora": Lora(4, 8.0, False),
     },
+    "biases by distance, a norm of embeddings": {
+        "num_layers": 2, "num_heads": 6, "n_kv_heads": 3, "seq_length": 200, "position": "distance", "norm": "layer_norm",
+        "linear_bias": True, "qkv_bias": True, "activation": "gelu", "tied_embeddings": True, "embedding_norm": True,
+    },
+    "biases by distance, a normed head": {"num_layers": 1, "position": "distance", "normed_head": True, "head_bias": True},
     "a gate, one group": {
         "num_layers": 1, "second_token_weight": 0.3,
         "experts": replace(_EXPERTS, shared_gate=True, scoring="sigmoid", scale=2.8),

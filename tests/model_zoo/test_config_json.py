@@ -306,6 +306,26 @@ def test_the_nearest_is_taken_where_one_asks_for_it(tmp_path: Path) -> None:
         read(FILES / "kimi_linear_48b_a3b.json", approximate=True)
 
 
+def test_baichuan_is_told_by_its_positions_and_its_vocabulary(tmp_path: Path) -> None:
+    """Two sizes and two versions have one model_type. The counts are those of the published weights."""
+    small = {
+        "model_type": "baichuan", "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32, "hidden_act": "silu",
+        "intermediate_size": 11008, "vocab_size": 125696, "max_position_embeddings": 4096, "model_max_length": 4096,
+        "rms_norm_eps": 1e-6, "z_loss_weight": 0, "tie_word_embeddings": False,
+    }  # fmt: skip
+    large = {key: value for key, value in small.items() if key != "max_position_embeddings"}
+    large |= {"hidden_size": 5120, "num_hidden_layers": 40, "num_attention_heads": 40, "intermediate_size": 13696}
+    found = described_by(tmp_path, large)
+    assert (found.position, found.normed_head, found.seq_length) == ("distance", True, 4096)
+    assert parameters_of(found)[0] == 13_896_668_160
+    found = described_by(tmp_path, small)
+    assert (found.position, found.normed_head) == ("rotary", True)
+    assert parameters_of(found)[0] == 7_505_973_248
+    assert not described_by(tmp_path, small | {"vocab_size": 64000}).normed_head
+    with pytest.raises(InputError, match="z_loss_weight"):
+        described_by(tmp_path, small | {"z_loss_weight": 1e-4})
+
+
 def test_an_indexer_is_what_its_keys_say(tmp_path: Path) -> None:
     glm = json.loads((FILES / "glm_5.json").read_text())
     glm = {key: value for key, value in glm.items() if key != "indexer_types"}

@@ -15,6 +15,7 @@ from mindspore import ops
 from model_zoo import FACTORIES, PUBLISHED
 from model_zoo.config import BlockKind, Experts, IndexerSizes, LatentSizes, Lora, TransformerConfig
 from model_zoo.network import build, optimizer
+from ms_symtensor.bridge.proof.attention_definition import FlashAttention
 from ms_symtensor.bridge.proof.definitions import Product
 from tests.model_zoo.reference import Reference
 from tests.model_zoo.routing import RouterDefinition
@@ -113,6 +114,31 @@ PARTS = {
 )
 def test_loss_is_what_the_definition_gives(config: TransformerConfig) -> None:
     cell, _ = build(config)
+    _assert_loss(config, cell)
+
+
+class Flash(ms.nn.Cell):
+    """Flash attention with a causal mask, which MindSpore has not on CPU, from plain operators."""
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__()
+        seen = np.tril(np.ones((config.seq_length, config.seq_length), bool))
+        scale = 1.0 / math.sqrt(config.score_size or config.head_dim)
+        self.of = FlashAttention("BSND", config.num_heads, scale, seen, False)
+
+    def construct(self, query: Any, key: Any, value: Any, *others: Any) -> Any:
+        return self.of(query, key, value)
+
+
+@pytest.mark.parametrize("seq_length", [6, 140])
+def test_loss_with_biases_by_distance_is_what_the_definition_gives(seq_length: int) -> None:
+    biased = SMALL | {"num_heads": 6, "n_kv_heads": 3, "seq_length": seq_length, "attention": "flash"}
+    config = replace(
+        PUBLISHED["llama3_8b"], **biased, position="distance", norm="layer_norm", embedding_norm=True, normed_head=True
+    )
+    cell, _ = build(config)
+    _define(cell, "flash_attention", lambda: Flash(config))
+    _define(cell, "widen", lambda: Product(False, False))
     _assert_loss(config, cell)
 
 

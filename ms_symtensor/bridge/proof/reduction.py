@@ -5,6 +5,7 @@ can, by the same degrees, and what could not still cannot. That nothing else cha
 have the very collectives of the whole one, operator by operator.
 """
 
+import itertools
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,6 +32,8 @@ LAYERS = 2
 _SCALES = (1, 2, 4, 8)
 _HEAD_DIM, _WIDTH, _SEQ_LENGTH = 8, 64, 16
 """Smallest sizes that are tried, multiplied by _SCALES in turn; empirical."""
+_WIDER = (1, 4)
+"""How much wider than that a feed-forward is: as wide as the rest, or where biases of it alone are shared by the optimizer."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +105,7 @@ def reduced_dimensions(config: "TransformerConfig", device_num: int) -> Iterator
             if size % d == 0 and math.gcd(d, device_num) == math.gcd(size, device_num)
         )  # fmt: skip
 
-    for scale in _SCALES:
+    for wide, scale in itertools.product(_WIDER, _SCALES):
         several = 2 * device_num * scale  # more than one on a device, where there was more than one
         kv_heads = divided(config.n_kv_heads, several)
         group = config.num_heads // config.n_kv_heads
@@ -131,7 +134,7 @@ def reduced_dimensions(config: "TransformerConfig", device_num: int) -> Iterator
                 replace(k, window=k.window and max(1, k.window * seq_length // config.seq_length)) for k in config.kinds
             ),
             hidden_size=heads * head_dim if square else divided(config.hidden_size, _WIDTH * scale),
-            intermediate_size=divided(config.intermediate_size, _WIDTH * scale),
+            intermediate_size=divided(config.intermediate_size, wide * _WIDTH * scale),
             vocab_size=divided(config.vocab_size, _WIDTH * scale),
             seq_length=seq_length,
             max_position_embeddings=divided(config.max_position_embeddings, seq_length)

@@ -69,7 +69,9 @@ def why_no_phase(config: "TransformerConfig") -> str:
     reasons = {
         "it is an encoder": not config.causal,
         "it has adapters": config.lora is not None,
+        "its scores are biased by distance": config.position == "distance",
         "its positions are learned": config.position != "rotary",
+        "its embeddings or the head's table are normalised": config.embedding_norm or config.normed_head,
         "some layers do not rotate": not all(kind.rotary for kind in kinds),
         "layers have a window": any(kind.window for kind in kinds),
         "its attention has sinks, or a cap of scores": config.sinks or bool(config.score_cap),

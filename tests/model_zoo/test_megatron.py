@@ -39,6 +39,15 @@ def test_ranks_of_a_sample_share_out_the_queries_of_an_indexer() -> None:
     assert core == (((2, 1, 4, 1),) * 3 + ((2, 1, 1, 1),), None)  # heads are cut there, and every rank has the choice
 
 
+def test_heads_have_their_own_biases_by_distance() -> None:
+    config = replace(dimensions_of("llama2_7b", num_layers=1), position="distance", normed_head=True)
+    strategy = megatron_strategy(build_graph(config), config, 2, 4, sequence_parallel=True)
+    attention = "Default/layers-CellList/0-TransformerBlock/attention-SelfAttention"
+    assert strategy[f"{attention}/bias_query-DistanceBias/Add-op0"] == (((2, 1, 4, 1), (4, 1)), None)
+    assert strategy[f"{attention}/bias_key-DistanceBias/Add-op0"] == (((2, 1, 4, 1), (1, 1, 1)), None)
+    assert strategy["Default/head-VocabularyHead/L2Normalize-op0"] == (((4, 1),), None)
+
+
 def test_what_does_not_divide_stays_whole() -> None:
     config = dimensions_of("gpt2_xl", num_layers=1)
     strategy = megatron_strategy(build_graph(config), config, 2, 4, sequence_parallel=False)

@@ -79,8 +79,10 @@ def test_what_cannot_be_said_is_refused(layout: UniformLayout, reason: str) -> N
         settings_of(CONFIG, layout)
 
 
-def test_an_indexer_is_refused() -> None:
+def test_parts_that_mindformers_has_not_are_refused() -> None:
     config = replace(dimensions_of("deepseek_v3"), indexer=IndexerSizes(64, 128, 2048))
+    with pytest.raises(CannotSayError, match="bias no scores by distance"):
+        settings_of(replace(CONFIG, position="distance"), UniformLayout(Degrees(4)))
     with pytest.raises(CannotSayError, match="its indexer and sparse attention are kernels in a Morph"):
         settings_of(config, UniformLayout(Degrees(4, expert_parallel=4, expert_model_parallel=1)))
 

@@ -112,6 +112,8 @@ def test_what_cannot_be_said_is_refused(layout: UniformLayout, reason: str) -> N
         (replace(CONFIG, activation="geglu"), "gate through GELU"),
         (replace(CONFIG, branch_norm="both"), "norms behind attention"),
         (replace(dimensions_of("deepseek_v3"), indexer=IndexerSizes(64, 128, 2048)), "an indexer of sparse attention"),
+        (replace(CONFIG, position="distance"), "biases by distance"),
+        (replace(CONFIG, normed_head=True), "norms of embeddings and of the head's table"),
     ],
 )
 def test_networks_without_options_are_refused(config: TransformerConfig, reason: str) -> None:

@@ -66,6 +66,8 @@ def refusal(config: TransformerConfig, layout: UniformLayout) -> str:
         (of.gathers_logits, "the loss is computed from a cut vocabulary"),
         (layout.stages.head_stage not in (-1, layout.stages.number - 1), "the head is on the last stage"),
         (not config.causal, "it trains decoders"),
+        (config.position == "distance" or config.embedding_norm or config.normed_head,
+         "its networks bias no scores by distance, and normalise neither embeddings nor the head's table"),
         (config.indexer is not None,
          "its indexer and sparse attention are kernels in a Morph of fixed layout, which are not modelled"),
     )  # fmt: skip

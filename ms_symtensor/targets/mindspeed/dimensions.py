@@ -29,6 +29,8 @@ def unsayable(config: TransformerConfig) -> str:
         (config.branch_scale != 1.0 or config.logit_scale != 1.0, "scales of branches and logits have no option"),
         (config.compute_dtype == "float32", "it trains in bf16 or fp16"),
         (config.attention != "flash", "attention is flash attention (use-flash-attn)"),
+        (config.position == "distance", "biases by distance are not written"),
+        (config.embedding_norm or config.normed_head, "norms of embeddings and of the head's table have no option"),
         (config.indexer, "an indexer of sparse attention is not written"),
         (config.position == "learned" and config.latent_attention, "latent attention has rotary positions"),
     )

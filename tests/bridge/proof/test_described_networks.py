@@ -46,6 +46,11 @@ NETWORKS = {
     "hunyuan_v1_dense": _small("intermediate_size=4096", "num_key_value_heads=4"),
     "nemotron": _small("intermediate_size=4096", "num_key_value_heads=4"),
     "olmo": _small("intermediate_size=2048", "num_key_value_heads=16"),
+    "bloom": ("--num-layers=2", "--seq-length=1024", "--dim=vocab_size=32000"),
+    "llama_2_7b": (
+        "--num-layers=2", "--seq-length=1024", "--dim=model_type=baichuan", "--dim=max_position_embeddings=null",
+        "--dim=vocab_size=125696", "--fix=model_parallel=2",
+    ),
     "opt": ("--num-layers=2", "--seq-length=1024"),
     "gpt2": ("--num-layers=2",),
 }  # fmt: skip

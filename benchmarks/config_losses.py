@@ -27,7 +27,7 @@ from model_zoo.config import TransformerConfig
 from model_zoo.config_json import read
 from tests.model_zoo.reference import Array, Reference
 
-SEQ, BATCH, VOCAB = 12, 2, 50
+SEQ, BATCH, VOCAB = 16, 2, 50
 EXACT = 1e-6  # of float64, of which norms and softmax of transformers are float32
 
 _SIZES = {
@@ -62,6 +62,11 @@ _PLAIN = {"rope_parameters": _ROPE}
 _IMAGES = {"rope_parameters": _ROPE | {"mrope_section": [1, 1, 2]}}
 _HALF = {"rope_parameters": _ROPE | {"mrope_section": [1, 1, 0], "partial_rotary_factor": 0.5}}
 
+_DELTA = _HEADS | {
+    "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 6, "linear_value_head_dim": 10,
+    "layer_types": ["linear_attention", "full_attention"] * 2,
+}  # fmt: skip
+
 TINY: Mapping[str, dict[str, Any]] = {
     "llama": {}, "mistral": _WINDOW, "ministral": _HEADS | _IN_TURN,
     "ministral3": _HEADS | {"rope_parameters": _TEMPERED}, "smollm3": {}, "internlm3": _HEADS, "ernie4_5": _HEADS,
@@ -92,6 +97,8 @@ TINY: Mapping[str, dict[str, Any]] = {
     "deepseek_v3": _MLA | _ROUTED | {"n_group": 2, "topk_group": 1, "first_k_dense_replace": 1},
     "deepseek_v32": _MLA | _ROUTED | _INDEXED | {"n_group": 2, "topk_group": 1, "first_k_dense_replace": 1},
     "glm_moe_dsa": _MLA | _ROUTED | _INDEXED,
+    "qwen3_next": _DELTA | _EIGHT | {"shared_expert_intermediate_size": 20}, "qwen3_5_text": _DELTA,
+    "qwen3_5_moe_text": _DELTA | _EIGHT | {"shared_expert_intermediate_size": 20},
     "qwen2_vl": _IMAGES, "qwen2_5_vl": _IMAGES, "qwen3_vl": _HEADS | _IMAGES, "qwen3_vl_moe": _HEADS | _EIGHT | _IMAGES,
     "glm4v": _IMAGES, "glm_ocr": _HEADS | _IMAGES, "glm4v_moe": _HEADS | _ROUTED | _HALF, "qwen2_5_omni_thinker": _IMAGES,
     "qwen3_omni_moe_thinker": _HEADS | _EIGHT | _IMAGES, "paddleocr_vl": _HEADS | _IMAGES, "hunyuan_vl": _HEADS | _IMAGES,
@@ -102,7 +109,7 @@ _ABSENT = {
     "gpt2": {*_SIZES} - {"vocab_size", "pad_token_id", "bos_token_id", "eos_token_id"},
     "persimmon": {"num_key_value_heads"}, "gpt_neox": {"num_key_value_heads"}, "solar_open": {"intermediate_size"},
     "opt": {"num_key_value_heads", "intermediate_size"}, "bloom": {"num_key_value_heads", "intermediate_size"},
-    "falcon": {"num_key_value_heads", "intermediate_size"},
+    "falcon": {"num_key_value_heads", "intermediate_size"}, "qwen3_5_moe_text": {"intermediate_size"},
 }  # fmt: skip
 _ABSENT["gpt_bigcode"] = _ABSENT["gpt2"]
 _NEIGHBOURS = {
@@ -118,7 +125,7 @@ _NEIGHBOURS = {
     "llama4_text",
 }
 """These rotate neighbouring dims; so does all latent attention but MiniCPM3's, and the indexer of GLM-5."""
-_FROM_ONE = {"nemotron", "gemma", "gemma2", "gemma3_text"}
+_FROM_ONE = {"nemotron", "gemma", "gemma2", "gemma3_text", "qwen3_next", "qwen3_5_text", "qwen3_5_moe_text"}
 """The weights of their norms are kept less one."""
 _TURNED = {"gpt_oss", "llama4_text"}
 """They keep the weights of experts as the zoo does."""
@@ -196,6 +203,7 @@ _NORMS = {
     r"(self_attn|attention)\.(q_norm|query_layernorm|q_layernorm|q_a_layernorm)": "attention.query_norm",
     r"(self_attn|attention)\.(k_norm|key_layernorm|k_layernorm)": "attention.key_norm",
     r"self_attn\.kv_a_layernorm": "attention.key_value_norm", r"indexer\.k_norm": "attention.indexer.key_norm",
+    r"linear_attn\.(o_)?norm": "attention.core.norm",
     r"input_layernorm|ln_1|ln_attn|self_attn_layer_norm": "attention_norm",
     r"post_self_attn_layernorm|post_norm1": "attended_norm",
     r"post_mlp_layernorm|post_norm2|post_feedforward_layernorm": "fed_forward_norm",
@@ -218,11 +226,11 @@ def renamed(kind: str, config: TransformerConfig, model: Any) -> Iterator[tuple[
     turned = {f"{name}.weight" for name, part in model.named_modules() if type(part).__name__ == "Conv1D"}
     of_norms = {name for name, part in model.named_modules() if "norm" in type(part).__name__.lower()}
     state = dict(model.state_dict()) | {name: value for name, value in model.named_buffers() if "correction" in name}
-    for name, tensor in state.items():
+    for name, tensor in _joined(config, state).items():
         value = tensor.detach().numpy().astype(np.float64)
         owner, _, what = name.rpartition(".")
         if owner in of_norms:
-            value = value + 1 if kind in _FROM_ONE and what == "weight" else value
+            value = value + 1 if kind in _FROM_ONE and what == "weight" and "linear_attn" not in owner else value
             what = "gamma" if what == "weight" else "beta"
         value = value.T if name in turned else value
         whole = owner if what in ("weight", "bias", "gamma", "beta") else name
@@ -244,6 +252,9 @@ def _of_block(kind: str, config: TransformerConfig, name: str, what: str, value:
         yield f"{_norm(kind, config, name)}.{what}", value
         return
     leaf = name.split(".")[-1]
+    if name.startswith("linear_attn"):
+        yield from _of_delta(config, leaf, value)
+        return
     if value.ndim == 3 or leaf in ("sinks", "gate_up_proj_bias", "down_proj_bias") or "correction" in leaf:
         yield from _of_experts(kind, leaf, value)
         return
@@ -261,6 +272,49 @@ def _of_block(kind: str, config: TransformerConfig, name: str, what: str, value:
     if heads and kind in _NEIGHBOURS:
         value = _halves(value, heads, config.head_dim, config.rotated_size or config.head_dim)
     yield f"{found}.{what}", value
+
+
+def _of_delta(c: TransformerConfig, leaf: str, value: Array) -> Iterator[tuple[str, Array]]:
+    """Weights of gated linear attention: the channels of a key head stand together, and two rates of a value head."""
+    d = c.delta
+    assert d is not None
+    if leaf == "in_proj_ba":
+        value = value.reshape(d.key_heads, 2, -1, value.shape[-1]).transpose(0, 2, 1, 3).reshape(value.shape)
+    if leaf == "conv1d":
+        value = _grouped(c, value[:, 0]).reshape(d.key_heads, -1, d.kernel).transpose(2, 0, 1)[:, :, None]
+    names = {
+        "dt_bias": "core.decay.bias", "A_log": "core.decay.log_decay", "out_proj": "output.weight", "o_proj": "output.weight",
+        "in_proj_qkvz": "mixed.weight", "in_proj_ba": "rates.weight", "conv1d": "core.convolution.weight",
+    }  # fmt: skip
+    yield f"attention.{names[leaf]}", value
+
+
+def _grouped(c: TransformerConfig, *values: Array) -> Array:
+    """Rows of all queries, all keys and all values, and of what comes behind, as those of every key head."""
+    assert c.delta is not None
+    parts = [*np.split(values[0], np.cumsum([c.delta.key_heads * c.delta.key_size] * 2)), *values[1:]]
+    rows = values[0].shape[-1]
+    return np.concatenate([part.reshape(c.delta.key_heads, -1, rows) for part in parts], axis=1).reshape(-1, rows)
+
+
+def _joined(c: TransformerConfig, state: dict[str, Any]) -> dict[str, Any]:
+    """`state` with the projections of gated linear attention as Qwen3-Next has them."""
+    import torch
+
+    for owner in {name.rpartition(".")[0] for name in state if name.endswith("linear_attn.A_log")}:
+
+        def rows(*leaves: str, owner: str = owner) -> list[Array]:
+            names = [f"{owner}.{leaf}.weight" for leaf in leaves]
+            return [state.pop(name).detach().numpy() for name in names if name in state]
+
+        mixed, gate = rows("in_proj_qkv", "q_proj", "k_proj", "v_proj"), rows("in_proj_z", "g_proj")
+        rates = rows("in_proj_b", "in_proj_a", "b_proj", "a_proj")
+        if gate:
+            assert c.delta is not None
+            state[f"{owner}.in_proj_qkvz.weight"] = torch.tensor(_grouped(c, np.concatenate(mixed), *gate))
+            both = np.concatenate([rate.reshape(c.delta.key_heads, -1, rate.shape[-1]) for rate in rates], axis=1)
+            state[f"{owner}.in_proj_ba.weight"] = torch.tensor(both.reshape(-1, both.shape[-1]))
+    return state
 
 
 def _norm(kind: str, config: TransformerConfig, name: str) -> str:
@@ -300,6 +354,9 @@ def _split(kind: str, c: TransformerConfig, leaf: str, value: Array) -> Iterator
         groups, each = (c.n_kv_heads, c.num_heads // c.n_kv_heads) if kind == "falcon" else (c.num_heads, 1)
         parts = np.split(value.reshape(groups, each + 2, size, *rest), [each, each + 1], axis=1)
         yield from zip(names, (part.reshape(-1, *rest) for part in parts), strict=True)
+    elif c.attention_gate and leaf == "q_proj":
+        query, gate = np.split(value.reshape(c.num_heads, 2 * size, *rest), 2, axis=1)
+        yield from (("attention.query", query.reshape(-1, *rest)), ("attention.gate", gate.reshape(-1, *rest)))
     elif latent is not None and leaf in ("q_b_proj", "q_proj", "kv_b_proj", "kv_a_proj_with_mqa"):
         turns, plain = kind != "minicpm3", size - latent.rotary_head_dim
         if leaf == "kv_a_proj_with_mqa":

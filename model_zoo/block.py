@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from mindspore import Tensor, lazy_inline, nn, ops
 
 from model_zoo.config import BlockKind, TransformerConfig
+from model_zoo.delta import GatedDelta
 from model_zoo.distance import distance_tables
 from model_zoo.experts import MixtureOfExperts, empty_places
 from model_zoo.indexer import unseen
@@ -62,7 +63,9 @@ class TransformerBlock(nn.Cell):
         if self.norms_after:
             self.attended_norm, self.fed_forward_norm = (Norm(config, config.hidden_size) for _ in range(2))
         tables, mask = shared.rotary.get(kind.rotary_base) if kind.rotary else None, shared.mask[kind.window]
-        if config.latent_attention is not None:
+        if kind.linear:
+            self.attention = GatedDelta(config)
+        elif config.latent_attention is not None:
             assert tables is not None
             self.attention = LatentAttention(config, tables, mask, shared.index_rotary)
         else:

@@ -186,6 +186,9 @@ class Layers(Operators):
                 query = self.distance_bias("bias_query", query, (c.num_heads,))
                 key = self.distance_bias("bias_key", key, (c.seq_length, 1))
             out = self.reshape("merge_heads", self.core(query, key, value, kind.window), (tokens, c.query_size))
+            if c.attention_gate:
+                gate = self.unary("Sigmoid", "sigmoid_heads", self.linear("gate", x, c.query_size, c.qkv_bias))
+                out = self.binary("Mul", "mul_heads", out, gate)
             return self.linear("output", out, c.hidden_size, c.linear_bias or c.output_bias)
 
     def feed_forward(self, attribute: str, x: Value, width: int) -> Value:

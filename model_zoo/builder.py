@@ -4,6 +4,7 @@ Every function here and in `build_*.py` mirrors the cell of the same name: the s
 same attributes. MindSpore is not needed.
 """
 
+from model_zoo.build_delta import gated_delta
 from model_zoo.build_experts import mixture_of_experts
 from model_zoo.build_latent_attention import latent_attention
 from model_zoo.build_layers import Layers
@@ -16,8 +17,8 @@ PARAMETER_ORDER = (
     "output_table", "key_cache", "value_cache", "latent_cache", "word_embedding", "layers", "attention_norm",
     "feed_forward_norm", "attended_norm", "fed_forward_norm", "attention", "feed_forward", "router", "experts", "shared",
     "shared_gate", "query_down", "key_value_down", "query", "query_rotary", "key", "value", "key_rotary", "query_norm",
-    "key_value_norm", "key_norm", "head_weight", "core", "softmax", "output", "indexer", "gate", "up", "down",
-    "gate_scale", "up_scale", "down_scale", "gate_bias", "up_bias", "down_bias",
+    "key_value_norm", "key_norm", "head_weight", "mixed", "rates", "core", "convolution", "decay", "log_decay", "softmax",
+    "output", "indexer", "gate", "up", "down", "gate_scale", "up_scale", "down_scale", "gate_bias", "up_bias", "down_bias",
     "sink", "dense", "hidden_norm", "embedding_norm", "project", "block", "norm", "head", "second_token",
     "position_embedding", "type_embedding", "transform", "table", "weight", "scale", "bias", "correction", "scores", "low_rank",
     "gamma", "beta",
@@ -56,6 +57,8 @@ class _Network(Layers):
         return x if c.branch_scale == 1.0 else self.binary("Mul", f"scale_{name}", x, self.table((), c.compute_dtype))
 
     def attend(self, x: Value, kind: BlockKind) -> Value:
+        if kind.linear:
+            return gated_delta(self, x)
         return self.self_attention(x, kind) if self.config.latent_attention is None else latent_attention(self, x)
 
     def mixture_of_experts(self, x: Value) -> Value:

@@ -30,6 +30,7 @@ LORA_ALPHA = 16.0
 INDEXER_EPSILON = 1e-6  # of the norm of its keys, whatever the file's is (transformers 5.24, DeepseekV32Indexer)
 BIASED_DIMS = 16  # dims of a head that carry biases by distance; the cube unit takes as many at once
 _CUBE_ROWS = 16  # rows of a fractal block of Ascend's matrix unit
+DELTA_CHUNK = 64  # tokens whose steps of the delta rule are made at once: what transformers and its kernels take
 COMPRESSED_MASK_SIZE = 2048  # FlashAttentionScore: the mask of sparse_mode 2 (causal) always has 2048 x 2048 elements
 
 
@@ -116,16 +117,44 @@ class IndexerSizes:
 
 
 @dataclass(frozen=True)
+class DeltaSizes:
+    """Gated linear attention by the delta rule (arXiv:2412.06464): heads of keys, each read by as many heads of values, their
+    sizes, and the tokens that the convolution before them sees. `largest_beta`: 2 lets what a step takes away change its sign.
+    """
+
+    key_heads: int
+    value_heads: int
+    key_size: int
+    value_size: int
+    kernel: int = 4
+    largest_beta: float = 1.0
+    norm_epsilon: float = 0.0  # of the norm behind it; 0: the network's
+    chunk: int = DELTA_CHUNK  # tokens whose steps are made at once, of a shorter sample all
+
+    @property
+    def group_size(self) -> int:
+        """Channels of a key head with its query and its values."""
+        return 2 * self.key_size + self.group_values
+
+    @property
+    def group_values(self) -> int:
+        """Those of its values alone."""
+        return self.value_heads // self.key_heads * self.value_size
+
+
+@dataclass(frozen=True)
 class BlockKind:
     """What may differ from block to block.
 
-    `window`: tokens that a query sees, itself among them; 0: all up to itself. `rotary_base` 0: the network's.
+    `window`: tokens that a query sees, itself among them; 0: all up to itself. `rotary_base` 0: the network's. `linear`: gated
+    linear attention in the place of attention.
     """
 
     experts: bool = False
     window: int = 0
     rotary: bool = True
     rotary_base: float = 0.0
+    linear: bool = False
 
 
 @dataclass(frozen=True)
@@ -191,6 +220,8 @@ class TransformerConfig:
     experts: Experts | None = None
     latent_attention: LatentSizes | None = None
     indexer: IndexerSizes | None = None  # frozen: what it chooses has no gradient
+    delta: DeltaSizes | None = None  # of the blocks whose kind is `linear`
+    attention_gate: bool = False  # a sigmoid of the token weights what attention's heads give (Qwen3-Next)
     second_token_weight: float = 0.0  # of the loss of the token after the next; 0: it is not predicted
     dense_layers: int = 0  # so many blocks before the first one with experts
     kinds: tuple[BlockKind, ...] = ()  # of every block; none: they differ by `dense_layers` alone
@@ -227,6 +258,7 @@ class TransformerConfig:
         if self.experts is not None and self.experts.scales_input and self.experts.bias:
             raise InputError(f"{self.name}: experts whose input is weighted have no biases")
         self._require_attention()
+        self._require_delta()
         if self.compute_dtype not in COMPUTE_DTYPES:
             known = ", ".join(COMPUTE_DTYPES)
             raise InputError(f"{self.name}: unknown compute_dtype {self.compute_dtype!r}; known: {known}")
@@ -253,6 +285,25 @@ class TransformerConfig:
                 f"{self.name}: biases by distance (ALiBi) are dims of queries and keys, which flash attention sums: leave"
                 " --attention out"
             )
+
+    def _require_delta(self) -> None:
+        delta = self.delta
+        if delta is None:
+            return
+        if delta.value_heads % delta.key_heads:
+            raise InputError(
+                f"{self.name}: {delta.value_heads} value heads of linear attention do not divide by {delta.key_heads} key heads"
+            )
+        if self.seq_length & (self.seq_length - 1) and any(kind.linear for kind in self.kinds):
+            raise InputError(
+                f"{self.name}: seq_length is {self.seq_length}; gated linear attention takes a power of two, of which it makes"
+                f" chunks of {DELTA_CHUNK} tokens"
+            )
+
+    @property
+    def delta_chunk(self) -> int:
+        """Tokens of a chunk of linear attention."""
+        return min(self.delta.chunk if self.delta is not None else DELTA_CHUNK, self.seq_length)
 
     @property
     def is_gated(self) -> bool:

@@ -13,7 +13,7 @@ from model_zoo import derived
 from model_zoo.config import DEFAULT_SEQ_LENGTH, MOST_LAYERS, BlockKind, TransformerConfig
 from model_zoo.fact_types import typed
 from model_zoo.families import FAMILIES, HARMLESS, KEYS, LACKING, LEFT_OUT, NEAREST, TOWERLESS, Family
-from model_zoo.layer_kinds import CHUNKED, FULL, INDEXED, SLIDING, attention_types, kinds_of
+from model_zoo.layer_kinds import CHUNKED, FULL, INDEXED, LINEAR, SLIDING, attention_types, kinds_of
 from model_zoo.silent import SILENT
 from ms_symtensor.errors import InputError
 from ms_symtensor.files.reading import read_json
@@ -112,7 +112,8 @@ def _network(data: Mapping[str, Any], name: str, seq_length: int | None, approxi
     facts["seq_length"] = seq_length or min(
         DEFAULT_SEQ_LENGTH, facts.get("max_position_embeddings") or facts.get("longest") or math.inf
     )
-    for part in sorted({*attention_types(facts, layers)} - {FULL, SLIDING}):
+    there = {FULL, SLIDING, *([LINEAR] if facts.get("delta.key_heads") else [])}
+    for part in sorted({*attention_types(facts, layers)} - there):
         if part == INDEXED and "indexer.heads" in facts:
             continue
         if part != CHUNKED:
@@ -125,7 +126,7 @@ def _network(data: Mapping[str, Any], name: str, seq_length: int | None, approxi
         refused["a choice of keys that blocks share"] = shared
     notes = _approximated(refused, approximate)
     if approximate:
-        facts["layer_types"] = [t if t in (SLIDING, CHUNKED) else FULL for t in attention_types(facts, layers)]
+        facts["layer_types"] = [t if t in (CHUNKED, *there) else FULL for t in attention_types(facts, layers)]
     return Described(_config(name, facts, kinds_of(facts, layers)), notes)
 
 
@@ -205,6 +206,8 @@ def _config(name: str, facts: dict[str, Any], kinds: tuple[BlockKind, ...]) -> T
         "sinks": bool(facts.get("sinks")), "head_bias": bool(facts.get("head_bias")),
         "rotary_base": float(facts.get("rotary_base") or 10000.0), "latent_attention": latent, "experts": experts,
         "indexer": derived.indexer_sizes(facts, latent),
+        "delta": derived.delta_sizes(facts) if any(kind.linear for kind in kinds) else None,
+        "attention_gate": bool(facts.get("attention_gate")),
         "second_token_weight": derived.second_token_weight(facts), "dense_layers": 0 if kinds != prefix else dense,
         "kinds": kinds if kinds != prefix else (), "seq_length": int(facts["seq_length"]),
     }  # fmt: skip

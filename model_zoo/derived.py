@@ -4,9 +4,9 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from model_zoo.config import DEFAULT_SEQ_LENGTH, Experts, IndexerSizes, LatentSizes
+from model_zoo.config import DEFAULT_SEQ_LENGTH, DeltaSizes, Experts, IndexerSizes, LatentSizes
 from model_zoo.fact_types import typed
-from model_zoo.families import ACTIVATIONS, KEYS, UNGATED
+from model_zoo.families import ACTIVATIONS, DELTA_KEYS, KEYS, UNGATED
 from model_zoo.layer_kinds import FULL, SLIDING
 from ms_symtensor.errors import InputError
 
@@ -17,7 +17,7 @@ _SECOND_TOKEN_WEIGHT = (
 
 def number_of(facts: Mapping[str, Any], fact: str) -> int:
     """A size of at least 1."""
-    keys = [key for key, meant in KEYS.items() if meant == fact]
+    keys = [key for key, meant in (KEYS | DELTA_KEYS).items() if meant == fact]
     value = facts.get(fact)
     if value is None:
         raise InputError(f"lacks {' or '.join(keys[:2])}: give it, or --dim {keys[0]}=N")
@@ -103,6 +103,15 @@ def shared_choices(facts: Mapping[str, Any]) -> list[str]:
     if facts.get("indexer_pattern") is not None:
         return ["index_topk_pattern"] if {"S", "shared"} & {*facts["indexer_pattern"]} else []
     return ["index_topk_freq"] if (facts.get("indexer_step") or 1) > 1 else []
+
+
+def delta_sizes(facts: Mapping[str, Any]) -> DeltaSizes:
+    """The heads of gated linear attention. Errors: InputError for sizes that are none, and for a convolution of one token."""
+    names = ("key_heads", "value_heads", "key_size", "value_size", "kernel")
+    sizes = DeltaSizes(**{name: number_of(facts, f"delta.{name}") for name in names})
+    if sizes.kernel < 2:
+        raise InputError("linear_conv_kernel_dim is 1: the zoo's convolution sees two tokens or more")
+    return sizes
 
 
 def experts_of(facts: dict[str, Any]) -> Experts:

@@ -4,10 +4,21 @@ import json
 from dataclasses import MISSING, fields
 from typing import Any
 
-from model_zoo.config import DEFAULT_SEQ_LENGTH, BlockKind, Experts, IndexerSizes, LatentSizes, Lora, TransformerConfig
+from model_zoo.config import (
+    DEFAULT_SEQ_LENGTH,
+    BlockKind,
+    DeltaSizes,
+    Experts,
+    IndexerSizes,
+    LatentSizes,
+    Lora,
+    TransformerConfig,
+)
 from ms_symtensor.errors import InputError
 
-_PARTS = {"experts": Experts, "latent_attention": LatentSizes, "indexer": IndexerSizes, "lora": Lora}
+_PARTS = {
+    "experts": Experts, "latent_attention": LatentSizes, "indexer": IndexerSizes, "delta": DeltaSizes, "lora": Lora,
+}  # fmt: skip
 _APART = ("name", "seq_length", "batch_size", "attention", "compute_dtype", "param_dtype", "lazy_inline", "phase")
 """What a plan's source says by itself."""
 

@@ -25,7 +25,7 @@ class Family:
     parts: Mapping[str, str] = field(default_factory=dict)
 
 
-KEYS: Mapping[str, str] = {
+KEYS: dict[str, str] = {
     "hidden_size": "hidden_size", "intermediate_size": "intermediate_size", "ffn_hidden_size": "intermediate_size",
     "num_hidden_layers": "num_layers", "num_layers": "num_layers", "vocab_size": "vocab_size",
     "num_attention_heads": "num_heads", "num_key_value_heads": "n_kv_heads", "head_dim": "head_dim",
@@ -68,6 +68,13 @@ KEYS: Mapping[str, str] = {
 }  # fmt: skip
 """What keys mean in every family that does not say otherwise."""
 
+DELTA_KEYS: dict[str, str] = {
+    "linear_num_key_heads": "delta.key_heads", "linear_num_value_heads": "delta.value_heads",
+    "linear_key_head_dim": "delta.key_size", "linear_value_head_dim": "delta.value_size",
+    "linear_conv_kernel_dim": "delta.kernel",
+}  # fmt: skip
+"""Of gated linear attention; in other families such a key is refused."""
+
 ACTIVATIONS = {"silu": "swiglu", "swish": "swiglu", "gelu_pytorch_tanh": "geglu", "gelu_new": "geglu", "gelu": "geglu"}
 """The gated feed-forward of an activation. Both forms of gelu cost the same; the network computes the tanh form."""
 
@@ -100,6 +107,7 @@ LACKING: Mapping[str, str] = {key: part for part, keys in _LACKING.items() for k
 
 LEFT_OUT: Mapping[str, str] = {
     "vision_config": "what is planned is the text network", "audio_config": "what is planned is the text network",
+    "mtp_num_hidden_layers": "no head predicts further tokens, as in transformers' class",
     "num_mtp_modules": "no head predicts further tokens, as in the published weights",
     "quantization_config": "weights are trained in the types that the plan says",
 }  # fmt: skip
@@ -183,10 +191,16 @@ _LOGIT_SCALE = {"logit_scale": "logit_scale"}
 _FULL_UNROTATED: dict[str, Any] = {"rotates_windows": True}  # beside blocks with a window those without are not rotated
 _PARALLEL = {"use_parallel_residual": "parallel"}
 _SIGMOID = {"experts.scoring": "sigmoid"}
+_DELTA: dict[str, Any] = _HEAD_NORM | {"attention_gate": True}
+_QWEN3_NEXT = DELTA_KEYS | {
+    "full_attention_interval": "full_step", "attn_output_gate": "attention_gate", "mamba_ssm_dtype": "",
+    "mtp_use_dedicated_embeddings": "",
+}  # fmt: skip
 _EXPERTS_ONLY = {"intermediate_size": "experts.intermediate_size"}  # no block is dense
 
 _REFUSED: Mapping[str, str] = {
-    "gated linear attention": "qwen3_next qwen3_5 qwen3_5_moe kimi_linear olmo_hybrid",
+    "gated linear attention with a decay for every channel": "kimi_linear",
+    "blocks whose norms stand before or behind their branches in turn": "olmo_hybrid",
     "gated linear attention and experts in a narrow space": "kimi_k3",
     "linear attention": "minimax bailing_hybrid",
     "compressed attention and hyper-connections": "deepseek_v4",
@@ -398,6 +412,12 @@ FAMILIES: Mapping[str, Family] = {  # the text network of a multimodal one has i
     "dots1": Family(fixed=_SIGMOID | _HEAD_NORM, silent={"uses_window": False, "experts.normalised": False}),
     "qwen3_moe": Family(
         fixed=_HEAD_NORM, silent={"experts.normalised": False, "uses_window": False}, keys={"max_window_layers": ""}
+    ),
+    "qwen3_next": Family(fixed=_DELTA | {"experts.shared_gate": True}, keys=_QWEN3_NEXT, silent={"uses_window": False}),
+    "qwen3_5": Family(fixed=_DELTA, keys=_QWEN3_NEXT),
+    "qwen3_5_moe": Family(
+        fixed=_DELTA | {"experts.shared_gate": True, "experts.normalised": True},
+        keys=_QWEN3_NEXT | {"intermediate_size": "experts.intermediate_size"} ,
     ),
     "deepseek_v2": Family(
         keys=_MLA, silent={"experts.normalised": False, "latent.query_rank": 1536, "topk_method": "greedy"}

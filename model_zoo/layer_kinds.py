@@ -6,7 +6,7 @@ from typing import Any
 from model_zoo.config import BlockKind
 from ms_symtensor.errors import InputError
 
-FULL, SLIDING, CHUNKED = "full_attention", "sliding_attention", "chunked_attention"
+FULL, SLIDING, CHUNKED, LINEAR = "full_attention", "sliding_attention", "chunked_attention", "linear_attention"
 INDEXED = "indexed_attention"  # of all blocks alike, or of none
 Facts = Mapping[str, Any]
 
@@ -20,10 +20,12 @@ def kinds_of(facts: Facts, number: int) -> tuple[BlockKind, ...]:
     turns = _rotated(facts, number)
     if facts.get("rotates_windows") and facts.get("window"):
         turns = [kind != FULL for kind in types]
-    width = {FULL: 0, INDEXED: 0, SLIDING: int(facts.get("window") or 0), CHUNKED: int(facts.get("chunk") or 0)}
+    width = dict.fromkeys((FULL, LINEAR, INDEXED), 0) | {
+        SLIDING: int(facts.get("window") or 0), CHUNKED: int(facts.get("chunk") or 0),
+    }  # fmt: skip
     local = float(facts.get("local_base") or 0.0)
     return tuple(
-        BlockKind(has_experts(n), width[kind], turns[n], local if kind == SLIDING else 0.0)
+        BlockKind(has_experts(n), width[kind], turns[n], local if kind == SLIDING else 0.0, kind == LINEAR)
         for n, kind in enumerate(types)
     )
 
@@ -32,6 +34,8 @@ def attention_types(facts: Facts, number: int) -> list[str]:
     """The attention of every block, by transformers' names."""
     if facts.get("layer_types"):
         return _every(facts["layer_types"], number, "layer_types")
+    if facts.get("full_step"):  # Qwen3-Next: of so many blocks the last has full attention
+        return [LINEAR if (n + 1) % facts["full_step"] else FULL for n in range(number)]
     if facts.get("chunk"):  # Llama 4: of those that are rotated
         return [CHUNKED if turns else FULL for turns in _rotated(facts, number)]
     if not facts.get("window") or not facts.get("uses_window", True):

@@ -372,6 +372,10 @@ class SelfAttention(nn.Cell):
         self.core = core_attention(config, mask, window)
         self.merge_heads = ops.Reshape()
         self.output = Linear(config, config.query_size, config.hidden_size, config.linear_bias or config.output_bias)
+        self.has_gate = config.attention_gate
+        if self.has_gate:
+            self.gate = Linear(config, config.hidden_size, config.query_size, config.qkv_bias)
+            self.sigmoid_heads, self.mul_heads = ops.Sigmoid(), ops.Mul()
 
     def construct(self, x: Tensor) -> Tensor:
         tokens = x.shape[0]
@@ -390,8 +394,9 @@ class SelfAttention(nn.Cell):
             query, key = self.query_norm(query), self.key_norm(key)
         if self.is_biased:
             query, key = self.bias_query(query), self.bias_key(key)
-        out = self.core(query, key, value)
-        return self.output(self.merge_heads(out, (tokens, self.query_size)))
+        out = self.merge_heads(self.core(query, key, value), (tokens, self.query_size))
+        out = self.mul_heads(out, self.sigmoid_heads(self.gate(x))) if self.has_gate else out
+        return self.output(out)
 
 
 class GatedFeedForward(nn.Cell):

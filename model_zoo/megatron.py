@@ -16,13 +16,14 @@ from ms_symtensor.tensor.graph import Graph, Op
 Cuts = tuple[tuple[int, ...], ...]
 """One integer per dim of every tensor, as MindSpore's `shard` takes them."""
 
-_COLUMN_CUT = ("query", "query_rotary", "key", "value", "gate", "up")
+_COLUMN_CUT = ("query", "query_rotary", "key", "value", "gate", "up", "mixed", "rates")
 _ROW_CUT = ("output", "down")
 _DISPATCH = (
     "route", "add_token", "add_place", "dispatch", "to_experts", "to_samples", "combine", "mul_weights", "sum_experts",
     "add_shared", "sigmoid_gate", "mul_gate", "place_in_expert", "is_there", "mul_there",
 )  # fmt: skip
 _SHARED = ("add_shared", "sigmoid_gate", "mul_gate")  # what is done to the shared expert's result
+_GATED = ("sigmoid_heads", "mul_heads")  # what a gate does to attention's heads
 _BEFORE_SWAP = (
     "FlashAttentionScore",
     "Transpose",
@@ -103,6 +104,8 @@ def megatron_strategy(
         expert_rows=max(1, degrees // (experts * cut_width)),
         absorbed=_absorbed_requests(config, data_parallel, model_parallel),
         positions=context_parallel * (model_parallel if config.seq_length % (degrees // data_parallel) == 0 else 1),
+        linear=frozenset(n for n in range(config.num_layers) if config.kind(n).linear),
+        key_heads=config.delta.key_heads if config.delta is not None else 1,
     )
     return {op.name: rules.cuts(graph, op) for op in graph.ops if op.type not in _UNSHARDED}
 
@@ -139,7 +142,7 @@ class _Rules:
     sequences, `routed` of what is dispatched to experts, `table` of the embeddings, `loss` of the loss's vocabulary, `experts`,
     `expert_rows` and `expert_width` of the experts. `context_heads`: in attention heads are cut by `context`, not sequences.
     `absorbed`: that of requests in a decode step of latent attention, 0: heads are cut there, too. `positions`: of an indexer's
-    queries.
+    queries. `linear`: the layers with linear attention, of so many `key_heads`.
     """
 
     data: int
@@ -161,6 +164,19 @@ class _Rules:
     expert_rows: int
     absorbed: int
     positions: int
+    linear: frozenset[int]
+    key_heads: int
+
+    @property
+    def groups(self) -> int:
+        """Slices of the heads of linear attention."""
+        return self.model if self.key_heads % self.model == 0 else 1
+
+    @property
+    def core_groups(self) -> int:
+        """The same inside, where sequences are whole."""
+        is_exchanged = self.key_heads % (self.groups * self.context) == 0
+        return self.groups * self.context if is_exchanged else self.groups
 
     @property
     def rows(self) -> int:
@@ -171,6 +187,13 @@ class _Rules:
         shapes = [t.shape for s in graph.tensor_inputs(op) if (t := graph.type_of(s)) is not None]
         ranks = [len(shape) for shape in shapes]
         owner = op.cell[-1] if op.cell else ""
+        if self._is_linear(op) and "core" in op.cell:
+            return tuple(self._in_core(op, shape) for shape in shapes), None
+        if self._is_linear(op) and op.type == "Transpose":
+            is_last = op.primitive == "transpose_out"
+            return (
+                (self.data, self.groups, self.context, 1) if is_last else (self.data, self.context, self.groups, 1),
+            ), None
         if "router" in op.cell or "experts" in op.cell or op.primitive in _DISPATCH:
             return self._experts(shapes, op), None
         if "indexer" in op.cell:
@@ -195,6 +218,18 @@ class _Rules:
         if op.cell[-1:] in (("key",), ("value",)) and op.type in ("BatchMatMul", "Transpose"):
             return self._absorbed(op), None
         return tuple(self._dims(op, owner, shape, ranks[0]) for shape in shapes), None
+
+    def _is_linear(self, op: Op) -> bool:
+        return op.cell[:1] == ("layers",) and op.cell[2:3] == ("attention",) and int(op.cell[1]) in self.linear
+
+    def _in_core(self, op: Op, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Samples and heads of an input of linear attention's core; constants stay whole."""
+        groups = self.core_groups
+        if len(shape) >= 4:
+            data = self.data if shape[0] > 1 and op.primitive != "split_weight" else 1
+            return (data, groups, *(1,) * (len(shape) - 2))
+        is_of_heads = op.cell[-1] == "decay" and op.type in ("Add", "Mul") and len(shape) == 3
+        return (groups if is_of_heads else 1, *(1,) * (len(shape) - 1))[: len(shape)]
 
     def _attention(self, shapes: list[tuple[int, ...]]) -> Cuts:
         """Query, key, value and mask: heads are cut by context parallelism, or the query's sequence."""
@@ -276,7 +311,7 @@ class _Rules:
 
     def _width(self, op: Op) -> int:
         if "attention" in op.cell:
-            return self.heads
+            return self.groups if self._is_linear(op) else self.heads
         return self.feed_forward if "feed_forward" in op.cell else self.model
 
     def _rows_of(self, op: Op) -> int:
@@ -303,11 +338,12 @@ class _Rules:
             return (self.data, self.context, 1)
         if owner == "head":
             width = self.vocabulary
-        elif owner in (*_COLUMN_CUT, "feed_forward", "shared"):
+        elif owner in (*_COLUMN_CUT, "feed_forward", "shared") or op.primitive in _GATED:
             width = self._width(op)
         else:
             width = 1
-        whole_rows = self.tokens if width == 1 and owner not in (*_COLUMN_CUT, "head") else self._rows_of(op)
+        is_whole = width == 1 and owner not in (*_COLUMN_CUT, "head") and op.primitive not in _GATED
+        whole_rows = self.tokens if is_whole else self._rows_of(op)
         return (whole_rows, width) if rank == 2 else (width,)[:rank]
 
     def _loss(self, graph: Graph, op: Op) -> Cuts:

@@ -80,6 +80,8 @@ def why_no_phase(config: "TransformerConfig") -> str:
         "its branches are scaled": config.branch_scale != 1.0,
         "layers rotate differently": len({kind.rotary_base for kind in kinds}) > 1,
         "an indexer chooses what its attention sees": config.indexer is not None,
+        "some layers have linear attention": config.delta is not None,
+        "gates weight what its attention gives": config.attention_gate,
         "its latent attention has biases": config.latent_attention is not None and config.linear_bias,
     }
     return next((reason for reason, holds in reasons.items() if holds), "")

@@ -19,6 +19,10 @@ _GLM4_MOE = {
     "experts.intermediate_size": 1408, "shared_num": 1, "norm_epsilon": 1e-5,
 }  # fmt: skip
 _MIXTRAL = {"experts.number": 8, "experts.per_token": 2, "experts.intermediate_size": 11008}
+_DELTA = {
+    "head_dim": 256, "rotated_share": 0.25, "full_step": 4, "delta.key_heads": 16, "delta.value_heads": 32, "delta.key_size": 128,
+    "delta.value_size": 128, "delta.kernel": 4,
+}  # fmt: skip
 _SHORT = {"max_position_embeddings": 2048}
 
 SILENT: Mapping[str, Mapping[str, Any]] = {
@@ -141,6 +145,15 @@ SILENT: Mapping[str, Mapping[str, Any]] = {
     "qwen3_moe": {
         "n_kv_heads": 4, "intermediate_size": 6144, "experts.number": 128, "experts.per_token": 8,
         "experts.intermediate_size": 768, "window": 4096,
+    },
+    "qwen3_next": _DELTA | {
+        "n_kv_heads": 2, "intermediate_size": 5632, "experts.number": 512, "experts.per_token": 10,
+        "experts.intermediate_size": 512, "experts.shared_size": 512,
+    },
+    "qwen3_5": _DELTA | {"n_kv_heads": 4},
+    "qwen3_5_moe": _DELTA | {
+        "n_kv_heads": 2, "experts.number": 256, "experts.per_token": 8, "experts.intermediate_size": 512,
+        "experts.shared_size": 512,
     },
     "deepseek_v2": _LATENT | {
         "intermediate_size": 11008, "experts.number": 64, "experts.intermediate_size": 1407, "shared_num": 2,

@@ -80,6 +80,11 @@ class Request:
                 f"{self.config.name}: the cache and the scores of an indexer have no price in serving; --dim index_topk=0 prices"
                 " full attention"
             )
+        if self.config.delta is not None or self.config.attention_gate:
+            raise InputError(
+                f"{self.config.name}: states of gated linear attention and gates of attention have no price in serving; plan its"
+                " training, or serve another network"
+            )
         if self.tokens.whole > self.config.max_position_embeddings:
             raise InputError(
                 f"{self.tokens.whole} tokens of a request are more than the {self.config.max_position_embeddings} positions of"

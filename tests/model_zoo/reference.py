@@ -58,7 +58,9 @@ class Reference:
             branches = self.config.branch_norm
             before, after = branches != "after", branches in ("after", "both")
             y = shared = self._norm(f"{name}.attention_norm", x) if before else x
-            if self.config.latent_attention:
+            if kind.linear:
+                y = gated_delta_result(self, f"{name}.attention", y)
+            elif self.config.latent_attention:
                 y = self._latent_attention(f"{name}.attention", y)
             else:
                 y = self._attention(f"{name}.attention", y, kind)
@@ -119,6 +121,8 @@ class Reference:
                 sink = np.full((batch, seq, 1), self.weights[f"{name}.core.softmax.sink"][head])
                 score = np.concatenate([score, sink], -1)
             out[..., mine] = np.exp(_log_softmax(score))[..., :seq] @ value[..., shared]
+        if c.attention_gate:
+            out = out * _sigmoid(self._linear(f"{name}.gate", x))
         return self._linear(f"{name}.output", out)
 
     def _latent_attention(self, name: str, x: Array) -> Array:
@@ -186,6 +190,38 @@ class Reference:
         return self._linear(f"{name}.down", np.maximum(up, 0.0) ** power if power else _gelu(up))
 
 
+def gated_delta_result(of: Reference, name: str, x: Array) -> Array:
+    """Head by head and token by token: a state fades, loses what it has for the token's key, and gets the token's value."""
+    c, d, w = of.config, of.config.delta, of.weights
+    assert d is not None
+    batch, seq, _ = x.shape
+    times, core = d.value_heads // d.key_heads, f"{name}.core"
+    groups = of._linear(f"{name}.mixed", x).reshape(batch, seq, d.key_heads, -1)
+    beta, step = np.moveaxis(of._linear(f"{name}.rates", x).reshape(batch, seq, d.value_heads, 2), -1, 0)
+    beta, step = d.largest_beta * _sigmoid(beta), np.log1p(np.exp(step + w[f"{core}.decay.bias"]))
+    fades = np.exp(-np.exp(w[f"{core}.decay.log_decay"]) * step)
+    out = np.zeros((batch, seq, d.value_heads, d.value_size))
+    for head in range(d.value_heads):
+        weights, number = w[f"{core}.convolution.weight"][:, head // times, 0], head % times
+        mixed = np.concatenate(
+            [np.zeros((batch, d.kernel - 1, d.group_size)), groups[:, :, head // times, : d.group_size]], 1
+        )
+        mixed = sum(weights[tap] * mixed[:, tap : tap + seq] for tap in range(d.kernel))
+        query, key, values = np.split(_silu(mixed), [d.key_size, 2 * d.key_size], axis=-1)
+        query, key = (part / np.sqrt((part**2).sum(-1, keepdims=True) + 1e-6) for part in (query, key))
+        value = values[..., number * d.value_size : (number + 1) * d.value_size]
+        gate = groups[:, :, head // times, d.group_size + number * d.value_size :][..., : d.value_size]
+        state = np.zeros((batch, d.key_size, d.value_size))
+        for t in range(seq):
+            state = state * fades[:, t, head, None, None]
+            known = (key[:, t, None] @ state)[:, 0]
+            state = state + key[:, t, :, None] * (beta[:, t, head, None] * (value[:, t] - known))[:, None]
+            read = (query[:, t, None] @ state)[:, 0] / math.sqrt(d.key_size)
+            read = _normed(read, d.norm_epsilon or c.norm_epsilon) * w[f"{core}.norm.gamma"]
+            out[:, t, head] = read * _silu(gate[:, t])
+    return of._linear(f"{name}.output", out.reshape(batch, seq, -1))
+
+
 def experts_result(of: Reference, name: str, x: Array) -> Array:
     """Token by token: the results of its experts that have a place left, weighted, and the shared expert's."""
     experts = of.config.experts
@@ -243,6 +279,14 @@ def _choices(of: Reference, name: str, token: Array) -> list[tuple[int, float]]:
     chosen = np.argsort(-choice)[: experts.per_token]
     total = scores[chosen].sum() if experts.normalised else 1.0
     return [(int(e), float(experts.scale * scores[e] / total)) for e in chosen]
+
+
+def _sigmoid(x: Array) -> Array:
+    return 1.0 / (1.0 + np.exp(-x))
+
+
+def _silu(x: Array) -> Array:
+    return x * _sigmoid(x)
 
 
 def _capped(x: Array, cap: float) -> Array:

@@ -5,7 +5,7 @@ import pytest
 
 from model_zoo import PUBLISHED, dimensions_of
 from model_zoo.builder import build_graph
-from model_zoo.config import Attention, BlockKind, Experts, IndexerSizes, LatentSizes, Lora
+from model_zoo.config import Attention, BlockKind, DeltaSizes, Experts, IndexerSizes, LatentSizes, Lora
 from ms_symtensor.tensor.graph import Graph
 
 # BERT: with the masked-token head, without pooler and next-sentence head, as transformers' BertForMaskedLM has it.
@@ -108,6 +108,14 @@ _PARTS = {
     },
     "branches of one norm without a bias": {
         "activation": "relu", "branch_norm": "shared", "norm": "layer_norm_no_bias", "n_kv_heads": 1, "tied_embeddings": True,
+    },
+    "gated linear attention, gates of attention": {
+        "kinds": (BlockKind(linear=True), BlockKind(linear=True, experts=True), BlockKind(experts=True)), "experts": _EXPERTS,
+        "delta": DeltaSizes(2, 4, 8, 12), "attention_gate": True, "seq_length": 512, "qk_norm": "head", "rotated_size": 8,
+    },
+    "gated linear attention of one chunk, of heads alike": {
+        "kinds": (BlockKind(linear=True), BlockKind(), BlockKind(linear=True)), "compute_dtype": "float32",
+        "delta": DeltaSizes(4, 4, 8, 12, kernel=2, largest_beta=2.0, norm_epsilon=1e-5), "seq_length": 16,
     },
     "norms without weights": {"norm": "layer_norm_no_weight", "branch_scale": 2.0},
     "keys that an indexer chooses": {

@@ -22,10 +22,9 @@ from ms_symtensor.models import resolve
 FILES = Path(__file__).parents[1] / "data" / "configs"
 COUNTED = {row["file"]: row for row in csv.DictReader((FILES / "parameters.csv").open(encoding="utf-8"))}
 REFUSED = {
-    "qwen3_next_80b_a3b.json": "gated linear attention", "qwen3_5_35b_a3b.json": "gated linear attention",
     "deepseek_v4_flash.json": "compressed attention", "deepseek_v4_pro.json": "compressed attention",
     "phi_3_5_moe.json": "routing by a sparse mixer",
-    "kimi_linear_48b_a3b.json": "gated linear attention", "longcat_flash.json": "zero experts",
+    "kimi_linear_48b_a3b.json": "gated linear attention with a decay for every channel", "longcat_flash.json": "zero experts",
 }  # fmt: skip
 DEFAULTS = json.loads((FILES / "class_defaults.json").read_text())
 NEEDED = {"num_layers", "hidden_size", "num_heads", "vocab_size", "intermediate_size"}

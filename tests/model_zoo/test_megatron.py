@@ -5,7 +5,7 @@ import pytest
 
 from model_zoo import dimensions_of
 from model_zoo.builder import build_graph
-from model_zoo.config import Attention, IndexerSizes
+from model_zoo.config import Attention, BlockKind, DeltaSizes, IndexerSizes
 from model_zoo.megatron import megatron_strategy
 from ms_symtensor.errors import InputError
 
@@ -46,6 +46,28 @@ def test_heads_have_their_own_biases_by_distance() -> None:
     assert strategy[f"{attention}/bias_query-DistanceBias/Add-op0"] == (((2, 1, 4, 1), (4, 1)), None)
     assert strategy[f"{attention}/bias_key-DistanceBias/Add-op0"] == (((2, 1, 4, 1), (1, 1, 1)), None)
     assert strategy["Default/head-VocabularyHead/L2Normalize-op0"] == (((4, 1),), None)
+
+
+def test_heads_of_linear_attention_are_cut_and_its_sequences_whole() -> None:
+    config = replace(
+        dimensions_of("llama3_8b", num_layers=2, batch_size=8), delta=DeltaSizes(16, 32, 128, 128), attention_gate=True,
+        kinds=(BlockKind(linear=True), BlockKind()),
+    )  # fmt: skip
+    strategy = megatron_strategy(build_graph(config), config, 2, 4, sequence_parallel=True, context_parallel=2)
+    linear, full = (f"Default/layers-CellList/{n}-TransformerBlock/attention-" for n in (0, 1))
+    linear, core = f"{linear}GatedDelta", f"{linear}GatedDelta/core-DeltaCore"
+    assert strategy[f"{linear}/mixed-Linear/MatMul-op0"] == (((4, 1), (4, 1)), None)
+    assert strategy[f"{linear}/Transpose-op0"] == (((2, 2, 4, 1),), None)  # tokens before, heads inside
+    assert strategy[f"{core}/convolution-CausalConvolution/Split-op0"] == (((1, 8, 1, 1),), None)
+    assert strategy[f"{core}/convolution-CausalConvolution/taps-CellList/1-Tap/Mul-op0"] == (
+        ((2, 8, 1, 1), (1, 8, 1, 1)), None,
+    )  # fmt: skip
+    assert strategy[f"{core}/decay-Decay/Add-op0"] == (((2, 8, 1, 1), (8, 1, 1)), None)
+    states = f"{core}/rule-DeltaRule/states-StatesBefore"
+    assert strategy[f"{states}/Mul-op0"] == (((2, 8, 1, 1, 1), (1, 1, 1)), None)
+    assert strategy[f"{states}/joins-CellList/0-JoinedSteps/BatchMatMul-op0"] == (((2, 8, 1, 1, 1),) * 2, None)
+    assert strategy[f"{linear}/output-Linear/MatMul-op0"] == (((4, 4), (1, 4)), ((16, 1),))
+    assert strategy[f"{full}SelfAttention/Sigmoid-op0"] == (((4, 4),), None)
 
 
 def test_what_does_not_divide_stays_whole() -> None:

@@ -10,10 +10,11 @@ pytest.importorskip("mindspore")
 
 import mindspore as ms
 import numpy as np
-from mindspore import ops
+from mindspore import nn, ops
 
 from model_zoo import FACTORIES, PUBLISHED
-from model_zoo.config import BlockKind, Experts, IndexerSizes, LatentSizes, Lora, TransformerConfig
+from model_zoo.config import BlockKind, DeltaSizes, Experts, IndexerSizes, LatentSizes, Lora, TransformerConfig
+from model_zoo.delta import ChunkedKeys, DeltaRule, GatedNorm
 from model_zoo.network import build, optimizer
 from ms_symtensor.bridge.proof.attention_definition import FlashAttention
 from ms_symtensor.bridge.proof.definitions import Product
@@ -161,6 +162,48 @@ def _assert_loss(config: TransformerConfig, cell: Any) -> None:
     loss = float(cell(*(ms.Tensor(array) for array in inputs)).asnumpy())
     weights = {p.name: p.asnumpy().astype(np.float64) for p in cell.get_parameters()}
     assert loss == pytest.approx(Reference(config, weights).loss(*inputs), rel=1e-4)
+
+
+class RootNorm(nn.Cell):
+    """x / sqrt(mean(x^2) + epsilon) gamma, for the first of two results."""
+
+    def __init__(self, epsilon: float) -> None:
+        super().__init__()
+        self.epsilon = epsilon
+
+    def construct(self, x: Any, gamma: Any) -> Any:
+        return x * ops.rsqrt(ops.square(x).mean(-1, keep_dims=True) + self.epsilon) * gamma, None
+
+
+@pytest.mark.parametrize(
+    ("tokens", "delta"),
+    [
+        (32, DeltaSizes(2, 4, 6, 10, chunk=4, norm_epsilon=0.1)),  # eight chunks: steps are joined twice
+        (16, DeltaSizes(2, 2, 6, 10, kernel=2, chunk=8, largest_beta=2.0)),
+        (8, DeltaSizes(1, 3, 6, 10)),
+    ],
+    ids=["eight chunks", "two chunks", "one chunk"],
+)
+def test_gated_linear_attention_is_what_the_definition_gives(tokens: int, delta: DeltaSizes) -> None:
+    kinds = (BlockKind(linear=True), BlockKind())
+    config = replace(_ROTARY, **SMALL | {"seq_length": tokens}, delta=delta, attention_gate=True, kinds=kinds)
+    cell, _ = build(config)
+    for _, part in cell.cells_and_names():
+        if isinstance(part, ChunkedKeys | GatedNorm):
+            epsilon = part._primitives.pop("norm").epsilon
+            part.norm = RootNorm(epsilon)
+    _assert_loss(config, cell)
+
+
+def test_strong_decay_has_no_exponent_above_zero() -> None:
+    config = replace(
+        _ROTARY, **SMALL | {"seq_length": 32}, delta=DeltaSizes(2, 2, 6, 10, chunk=16), kinds=(BlockKind(linear=True),) * 2,
+    )  # fmt: skip
+    rule = DeltaRule(config, config.delta)
+    shape = (1, 2, 2, 16)
+    ones, decay = ms.ops.ones((*shape, 6)), ms.ops.full((1, 2, 32, 1), -1e4, dtype=ms.float32)
+    out = rule(ones, ones, ms.ops.ones((*shape, 10)), ms.ops.ones((1, 2, 32, 1)), decay).asnumpy()
+    assert out == pytest.approx(6.0)  # nothing of earlier tokens is left: q k^T v of each by itself
 
 
 ROUTED: dict[str, Any] = SMALL | {"seq_length": 40, "attention": "self", "norm": "layer_norm", "num_layers": 2}

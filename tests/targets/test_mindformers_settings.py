@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from model_zoo import dimensions_of
-from model_zoo.config import IndexerSizes
+from model_zoo.config import BlockKind, DeltaSizes, IndexerSizes
 from ms_symtensor.cli import main
 from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.targets.exporter import CannotSayError
@@ -77,6 +77,12 @@ def test_whole_blocks_count_among_those_that_recompute_a_part() -> None:
 def test_what_cannot_be_said_is_refused(layout: UniformLayout, reason: str) -> None:
     with pytest.raises(CannotSayError, match=reason):
         settings_of(CONFIG, layout)
+
+
+def test_gated_linear_attention_is_refused() -> None:
+    config = replace(CONFIG, delta=DeltaSizes(16, 32, 128, 128), kinds=(BlockKind(linear=True),) * 7)
+    with pytest.raises(CannotSayError, match="it has no network with gated linear attention or gates of attention"):
+        settings_of(config, UniformLayout(Degrees(4)))
 
 
 def test_parts_that_mindformers_has_not_are_refused() -> None:

@@ -111,6 +111,7 @@ def test_what_cannot_be_said_is_refused(layout: UniformLayout, reason: str) -> N
         (dimensions_of("mixtral_8x7b", batch_size=8, experts="dropless"), "room for all tokens"),
         (replace(CONFIG, activation="geglu"), "gate through GELU"),
         (replace(CONFIG, branch_norm="both"), "norms behind attention"),
+        (replace(dimensions_of("llama3_8b"), attention_gate=True), "gated linear attention and gates of attention"),
         (replace(dimensions_of("deepseek_v3"), indexer=IndexerSizes(64, 128, 2048)), "an indexer of sparse attention"),
         (replace(CONFIG, position="distance"), "biases by distance"),
         (replace(CONFIG, normed_head=True), "norms of embeddings and of the head's table"),

@@ -35,6 +35,9 @@ _HEAD_DIM, _WIDTH, _SEQ_LENGTH = 8, 64, 16
 _WIDER = (1, 4)
 """How much wider than that a feed-forward is: as wide as the rest, or where biases of it alone are shared by the optimizer."""
 
+_CHUNKS = 4
+"""Chunks of linear attention that are enough to join their steps, and to spread states."""
+
 
 @dataclass(frozen=True)
 class ReducedPlan:
@@ -124,8 +127,20 @@ def reduced_dimensions(config: "TransformerConfig", device_num: int) -> Iterator
         square = config.num_heads * config.head_dim == config.hidden_size
         seq_length = divided(config.seq_length, max(several, _SEQ_LENGTH * scale))
         learned = config.position == "learned"
+        delta = config.delta
+        if delta is not None:
+            key_heads = divided(delta.key_heads, several)
+            delta = replace(
+                delta,
+                key_heads=key_heads,
+                value_heads=key_heads * divided(delta.value_heads // delta.key_heads, 2),
+                key_size=divided(delta.key_size, _HEAD_DIM * scale),
+                value_size=divided(delta.value_size, _HEAD_DIM * scale),
+                chunk=seq_length // min(_CHUNKS, config.seq_length // config.delta_chunk),
+            )
         yield replace(
             config,
+            delta=delta,
             num_heads=heads,
             n_kv_heads=kv_heads,
             head_dim=head_dim,

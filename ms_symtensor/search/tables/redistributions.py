@@ -71,18 +71,28 @@ class Pairs:
         self._pricer, self._ways = pricer, ReshardPaths(pricer.family, enable_alltoall)
         self._cache: dict[tuple, PairCost] = {}
 
-    def cost(self, makers: tuple[Layout, ...], readers: tuple[Layout, ...], dtype: str, power: int) -> PairCost:
-        """The costs for every pair of different layouts, of a tensor whose size goes with the batch to the `power` 0 or 1."""
-        key = (makers, readers, size_B(dtype), dtype in SCATTERED, power)
+    def cost(
+        self, makers: tuple[Layout, ...], readers: tuple[Layout, ...], dtype: str, power: int, alike: bool = False
+    ) -> PairCost:
+        """The costs for every pair of different layouts, of a tensor whose size goes with the batch to the `power` 0 or 1; where
+        both ends are cut `alike`, for the pairs that are.
+        """
+        key = (makers, readers, size_B(dtype), dtype in SCATTERED, power, alike)
         if key not in self._cache:
             self._cache[key] = self._compute(*key)
         return self._cache[key]
 
     def _compute(
-        self, makers: tuple[Layout, ...], readers: tuple[Layout, ...], element_B: int, gathered: bool, power: int
+        self,
+        makers: tuple[Layout, ...],
+        readers: tuple[Layout, ...],
+        element_B: int,
+        gathered: bool,
+        power: int,
+        alike: bool,
     ) -> PairCost:
         whole_B = _whole_B(makers, element_B)
-        paths = self._ways.between(makers, readers, gathered)
+        paths = self._ways.between(makers, readers, gathered, alike)
         nodes = list(dict.fromkeys(node for way in paths for node in way.nodes))
         row = {node: number for number, node in enumerate(nodes, NONE + 1)}
         numbers = _padded([[row[node] for node in way.nodes] for way in paths], NONE)

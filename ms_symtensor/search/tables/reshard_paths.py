@@ -67,14 +67,21 @@ class ReshardPaths:
         self._family, self._enable_alltoall = family, enable_alltoall
         self._known = known_on(type(family).__name__, family.mesh, enable_alltoall)
 
-    def between(self, makers: tuple[Layout, ...], readers: tuple[Layout, ...], gathered: bool) -> Sequence[ReshardPath]:
-        """The ways from every layout of `makers` to every one of `readers`, of a tensor that may be `gathered` or not."""
+    def between(
+        self, makers: tuple[Layout, ...], readers: tuple[Layout, ...], gathered: bool, alike: bool = False
+    ) -> Sequence[ReshardPath]:
+        """The ways from every layout of `makers` to every one of `readers`, of a tensor that may be `gathered` or not; between
+        operators that are cut `alike` those between layouts that are.
+        """
         # The steps depend on the sizes of dims only through what divides them: they are found on a small tensor of the same kind,
         # shared by all tensors of that kind. What a Reshape does depends on the sizes themselves.
         is_reshaped = makers[0].shape != readers[0].shape
         small: Callable[[Layout], Layout] = attrgetter("plain") if is_reshaped else _shrunk
         starts, ends = ([self._numbered(small(layout)) for layout in side] for side in (makers, readers))
-        paths = [self._way(start, end) for start in starts for end in ends]
+        if alike:
+            paths = [self._way(s, e) if _cut_alike(s[1], e[1]) else NO_PATH for s in starts for e in ends]
+        else:
+            paths = [self._way(start, end) for start in starts for end in ends]
         if gathered:
             return paths
         return [NO_PATH if any(node.kind == "AllGather" for node in way.nodes) else way for way in paths]
@@ -138,6 +145,12 @@ class ReshardPaths:
         """Whether `node` cuts a tensor alike on every mesh of the family."""
         of_group = node.group is None or self._family.shape_of(node.group) is not None
         return of_group and all(self._family.coded(n) is not None for n in (node.before, node.after, node.parts))
+
+
+def _cut_alike(first: Layout, second: Layout) -> bool:
+    """Whether two layouts cut samples and heads alike, their first two dims."""
+    cuts = ([n // local for n, local in zip(x.shape[:2], x.slice_shape, strict=False)] for x in (first, second))
+    return next(cuts) == next(cuts)
 
 
 def _shrunk(layout: Layout) -> Layout:

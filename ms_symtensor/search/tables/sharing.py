@@ -1,6 +1,8 @@
-"""Operators of one primitive: MindSpore gives all of them the one strategy that the primitive carries.
+"""Operators that take one choice: those of one primitive, since MindSpore gives all of them the one strategy that it carries,
+and those of a cell that is cut alike.
 
-To the minimiser they are one variable: every table over one of them is read at the candidate that has the first one's strategy.
+To the minimiser they are one variable: every table over one of them is read at the candidate that has the first one's strategy,
+or its cuts of samples and heads.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,8 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ms_symtensor.search.space.alike import cuts_alike, is_alike, region_of
 from ms_symtensor.search.tables.elimination import Factor, Minimum, minimise
-from ms_symtensor.search.tables.variables import Variables
+from ms_symtensor.search.tables.variables import Variable, Variables
 
 
 @dataclass(frozen=True)
@@ -56,20 +59,54 @@ class Ties:
 def ties(known: Variables) -> Ties:
     """Which variables follow which, as the network is written."""
     leader: dict[int, int] = {}
-    for numbers in _by_primitive(known):
+    for numbers in (*_by_primitive(known), *_cut_alike(known)):
         first, *others = sorted({_first(leader, number) for number in numbers})
         leader.update(dict.fromkeys(others, first))
     leader = {number: _first(leader, number) for number in leader}
+    cuts = _Cuts(known)
     values: dict[int, NDArray[np.intp]] = {}
     barred: dict[int, NDArray[np.bool_]] = {}
     for follower, first in leader.items():
-        own, wanted = known.items[follower].strategies, known.items[first].strategies
-        place = {strategy: number for number, strategy in enumerate(own)}
-        found = np.array([place.get(strategy, -1) for strategy in wanted], dtype=np.intp)
+        found = np.array(_same(cuts, follower, first), dtype=np.intp)
         values[follower] = np.maximum(found, 0)
         if (found < 0).any():
-            barred[first] = barred.get(first, np.zeros(len(wanted), dtype=bool)) | (found < 0)
+            barred[first] = barred.get(first, np.zeros(len(found), dtype=bool)) | (found < 0)
     return Ties(leader, values, barred)
+
+
+class _Cuts:
+    """How the candidates of variables cut samples and heads, worked out once for those of a kind."""
+
+    def __init__(self, known: Variables) -> None:
+        self.known = known
+        self._found: dict[int, list[tuple[int, int]]] = {}
+
+    def of(self, variable: Variable) -> list[tuple[int, int]]:
+        if variable.kind not in self._found:
+            device_num = self.known.pricer.family.device_num
+            self._found[variable.kind] = [
+                cuts_alike(variable.seen, variable.signature, strategy, device_num) for strategy in variable.strategies
+            ]
+        return self._found[variable.kind]
+
+
+def _same(cuts: _Cuts, follower: int, first: int) -> list[int]:
+    """The candidate of `follower` for each of `first`; -1 where it has none."""
+    own, wanted = cuts.known.items[follower], cuts.known.items[first]
+    if not is_alike(own.op, own.signature):
+        place = {strategy: number for number, strategy in enumerate(own.strategies)}
+        return [place.get(strategy, -1) for strategy in wanted.strategies]
+    numbers = {cut: number for number, cut in enumerate(cuts.of(own))}
+    return [numbers.get((samples, heads), numbers.get((0, heads), -1)) for samples, heads in cuts.of(wanted)]
+
+
+def _cut_alike(known: Variables) -> list[list[int]]:
+    """The variables of every cell whose operators are cut alike, in the graph's order."""
+    found: dict[str | None, list[int]] = {}
+    for number, variable in enumerate(known.items):
+        if is_alike(variable.op, variable.signature):
+            found.setdefault(region_of(variable.op), []).append(number)
+    return [numbers for numbers in found.values() if len(numbers) > 1]
 
 
 def _first(leader: Mapping[int, int], number: int) -> int:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ms_symtensor.search.folded.places import Counts
+from ms_symtensor.search.space.alike import is_alike
 from ms_symtensor.search.tables.fan_out import FanOut
 from ms_symtensor.search.tables.redistributions import Pairs, distinct, same_layout
 from ms_symtensor.search.tables.tensors import End, Reader, Tensor, layouts_at
@@ -198,7 +199,9 @@ class TensorTables:
             *(self.layouts_at(r.end, tensor.reader_shape) for r in readers),
             strict=True,
         )
-        pairs = tuple(self._pairs.cost(makers, x, tensor.dtype, tensor.power) for x in wanted)
+        ends = [self.known.items[n] for n, *_ in (tensor.maker, *(r.end for r in readers)) if n >= 0]
+        alike = len(ends) > len(readers) and all(is_alike(v.op, v.signature) for v in ends)
+        pairs = tuple(self._pairs.cost(makers, x, tensor.dtype, tensor.power, alike) for x in wanted)
         return FanOut(pairs, self.known.pricer), which
 
     def kept_B(self, tensor: Tensor, readers: tuple[Reader, ...], paths: FanOut) -> Array:

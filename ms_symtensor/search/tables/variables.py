@@ -20,6 +20,7 @@ from ms_symtensor.program.meanings import cut_by_default, default_strategy, reme
 from ms_symtensor.program.miscompiled_dims import miscompiled_dims
 from ms_symtensor.search.constraints.limits import FREE, Limits
 from ms_symtensor.search.folded.folding import Fold
+from ms_symtensor.search.space.alike import held_whole, is_alike
 from ms_symtensor.search.space.domain import candidates
 from ms_symtensor.search.space.restriction import Restriction
 from ms_symtensor.search.tables.pricing import Pricer
@@ -112,7 +113,8 @@ def variables(
     for number, members in enumerate(folded.members):
         seen, sig = views[number]
         miscompiled = frozenset(d for op in members for d in miscompiled_dims(graph, op, signatures, gradients))
-        views[number] = (seen, replace(sig, miscompiled=miscompiled))
+        whole = held_whole(sig) if is_alike(members[0], sig) else frozenset()
+        views[number] = (seen, replace(sig, miscompiled=miscompiled, fixed=sig.fixed | whole))
     restriction = Restriction(graph, meanings, limits if fixed is None else FREE, pricer.family)
     by_default = cut_by_default(graph)
     shared = _sharing_a_primitive(folded, views)
@@ -140,8 +142,19 @@ def variables(
         regular = _form(seen) in in_blocks
         by_samples = regular or not pricer.family.is_free_outside
         samples = _leading_dims(seen, sig, growing) if by_samples else frozenset()
-        idle = number in shared or restriction.needs_idle(seen, sig, regular, samples)
-        key = (only, idle, *_form(seen), sig.miscompiled, sig.keeps_inputs, sig.keeps_outputs, products, growing)
+        goes_along = is_alike(members[0], sig)
+        idle = goes_along or number in shared or restriction.needs_idle(seen, sig, regular, samples)
+        key = (
+            only,
+            idle,
+            goes_along,
+            *_form(seen),
+            sig.miscompiled,
+            sig.keeps_inputs,
+            sig.keeps_outputs,
+            products,
+            growing,
+        )
         if key not in same:
             # Many blocks alike decide little by little: there, fewer candidates make the search fast.
             if only is None:

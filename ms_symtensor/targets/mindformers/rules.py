@@ -68,6 +68,8 @@ def refusal(config: TransformerConfig, layout: UniformLayout) -> str:
         (not config.causal, "it trains decoders"),
         (config.position == "distance" or config.embedding_norm or config.normed_head,
          "its networks bias no scores by distance, and normalise neither embeddings nor the head's table"),
+        (config.delta is not None or config.attention_gate,
+         "it has no network with gated linear attention or gates of attention"),
         (config.indexer is not None,
          "its indexer and sparse attention are kernels in a Morph of fixed layout, which are not modelled"),
     )  # fmt: skip

@@ -18,6 +18,7 @@ Config = dict[str, Any]
 def file_of(network: "TransformerConfig", global_batch: int) -> tuple[str, Config]:
     """A whole file for `network`, as text and as what it says. InputError where MindFormers has no PyNative class for it."""
     latent, experts = network.latent_attention, network.experts
+    is_plain = network.delta is None and not network.attention_gate
     if latent is not None and experts is not None and network.norm == "rms_norm" and network.indexer is None:
         name = "deepseek3_671b"
         config = _family(name)
@@ -40,7 +41,7 @@ def file_of(network: "TransformerConfig", global_batch: int) -> tuple[str, Confi
             "num_nextn_predict_layers": 1 if network.second_token_weight else 0,
             "mtp_loss_scaling_factor": network.second_token_weight,
         }
-    elif network.qk_norm and experts is None and latent is None and network.norm == "rms_norm":
+    elif is_plain and network.qk_norm and experts is None and latent is None and network.norm == "rms_norm":
         name = "qwen3_32b"
         config = _family(name)
         config["model"] |= {"head_dim": network.head_dim, "rope_theta": network.rotary_base}

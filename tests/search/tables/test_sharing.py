@@ -7,10 +7,14 @@ import pytest
 
 from benchmarks.brute_force import bound_case, disagreement, planned
 from benchmarks.small_networks import Network
+from model_zoo import dimensions_of
+from model_zoo.builder import build_graph
+from model_zoo.config import BlockKind, DeltaSizes
 from ms_symtensor.cluster.load import load
 from ms_symtensor.ops.registry import signature
 from ms_symtensor.ops.signature import view
 from ms_symtensor.program.meanings import default_strategy
+from ms_symtensor.search.plan import plan
 from ms_symtensor.strategy.primitives import strategies_by_primitive
 from ms_symtensor.tensor.graph import Graph
 
@@ -93,3 +97,18 @@ def test_one_strategy_suits_products_of_which_only_one_can_be_cut():
     graph = net.graph(net.binary("Add", net.total(x), net.total(y)))
     found = planned(changed(graph, primitive="matmul"), A2, 8)
     assert {found.strategies[name].inputs for name in products(graph)} == {((1, 1), (1, 1))}
+
+
+@pytest.mark.parametrize("heads", [1, 4])
+def test_linear_attention_is_cut_alike_in_samples_and_heads(heads):
+    config = replace(
+        dimensions_of("llama3_8b", num_layers=2, seq_length=256), hidden_size=256, num_heads=4, n_kv_heads=4, head_dim=64,
+        vocab_size=512, intermediate_size=512, delta=DeltaSizes(4, 8, 32, 32), kinds=(BlockKind(linear=True),) * 2,
+    )  # fmt: skip
+    found = plan(
+        build_graph(config), A2, device_num=4, global_batch_size=16, seq_length=256, fix={"model_parallel": heads}
+    )
+    every = {name: s.inputs for name, s in found.strategies.items() if "/0-TransformerBlock/" in name}
+    core = [dims for name, inputs in every.items() if "-DeltaCore/" in name for dims in inputs if len(dims) > 3]
+    assert len(core) > 90
+    assert all(dims[:2] in ((4 // heads, heads), (1, heads)) and {*dims[2:]} == {1} for dims in core)

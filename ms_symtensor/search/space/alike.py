@@ -1,0 +1,43 @@
+"""Operators that are cut alike: those of a cell whose many products would leave the search too many layouts to join."""
+
+from ms_symtensor.ops.placement import OpStrategy, cuts_of
+from ms_symtensor.ops.signature import OpView, Signature
+from ms_symtensor.tensor.graph import Op
+
+CELLS = ("DeltaCore",)
+"""Classes of cells whose tensors begin with samples and heads. Their operators cut these two dims alike, and no other."""
+
+
+def region_of(op: Op) -> str | None:
+    """The scope of the cell with which `op` is cut alike; None: it is cut as it likes."""
+    parts = op.name.split("/")
+    number = next((n for n, part in enumerate(parts) if part.endswith(tuple(f"-{name}" for name in CELLS))), None)
+    return None if number is None else "/".join(parts[: number + 1])
+
+
+def held_whole(sig: Signature) -> frozenset[str]:
+    """The dims that an operator of such a cell does not cut; none of one that has no heads."""
+    samples, heads = _first(sig)
+    return frozenset(sig.mesh) - {samples, heads} if heads else frozenset()
+
+
+def cuts_alike(op: OpView, sig: Signature, strategy: OpStrategy, device_num: int) -> tuple[int, int]:
+    """How often `strategy` cuts samples, 0 where an operator has none to cut, and heads."""
+    cuts = cuts_of(op, sig, strategy, device_num)
+    samples, heads = _first(sig)
+    return (cuts.get(samples, 1) if samples else 0, cuts.get(heads, 1))
+
+
+def is_alike(op: Op, sig: Signature) -> bool:
+    """Whether `op` takes the cuts of its cell."""
+    return region_of(op) is not None and _first(sig)[1] != ""
+
+
+def _first(sig: Signature) -> tuple[str, str]:
+    """The dims of samples and of heads, empty where an operator has none to cut."""
+    samples, heads, *_ = (
+        *(d if d in sig.mesh and d not in sig.fixed else "" for d in map(str, sig.outputs[0][:2])),
+        "",
+        "",
+    )
+    return samples, heads

@@ -29,7 +29,11 @@ from ms_symtensor.targets.mindformers_pynative.predicted import calls_of, contex
 from ms_symtensor.targets.mindformers_pynative.shape import shape_of
 
 FILES = Path(target.__file__).parent / "files"
-MODELS = {"qwen3": FILES / "qwen3_32b.yaml", "deepseek_v3": FILES / "deepseek3_671b.yaml"}
+MODELS = {
+    "qwen3": FILES / "qwen3_32b.yaml",
+    "deepseek_v3": FILES / "deepseek3_671b.yaml",
+    "deepseek_v4": FILES / "deepseek4_flash.yaml",
+}
 Config = dict[str, Any]
 
 
@@ -52,8 +56,10 @@ def combinations(model: str, count: int, seed: int = 0) -> Iterator[tuple[Config
     base = yaml.safe_load(MODELS[model].read_text())
     while count:
         config, devices = copy.deepcopy(base), draw.choice((8, 16, 32, 64, 128))
-        (_qwen if model == "qwen3" else _deepseek)(config, draw)
+        {"qwen3": _qwen, "deepseek_v3": _deepseek, "deepseek_v4": _compressed}[model](config, draw)
         _any(config, devices, draw)
+        if model == "deepseek_v4":
+            config["parallelism"]["context_parallel"] = 1
         if model != "qwen3":
             _keep(config, draw)
         if not refusal(shape_of(config["model"]), degrees_of(config, devices)):
@@ -76,7 +82,7 @@ def _any(config: Config, devices: int, draw: random.Random) -> None:
     given["reshard_after_forward_policy"] = draw.choice(("default", "always", "never"))
     local = draw.choice((1, 2))
     config["training"] |= {"local_batch_size": local, "global_batch_size": devices * local * 2}
-    layers = model["num_hidden_layers"]
+    layers = model["num_hidden_layers"] + model.get("num_nextn_predict_layers", 0)
     config["recompute"] = draw.choice((
         {"mode": "None"},
         {"mode": "full", "full_recompute_layer": [f"0-{draw.randrange(layers)}"]},
@@ -100,6 +106,18 @@ def _deepseek(config: Config, draw: random.Random) -> None:
     given["expert_parallel_use_safe_tokens"] = draw.choice((True, True, False))
     given["pipeline_parallel"] = draw.choice((1, 1, 2, 4))
     given["pipeline_parallel_interleave_num"] = draw.choice((1, 1, 2)) if given["pipeline_parallel"] > 1 else 1
+
+
+def _compressed(config: Config, draw: random.Random) -> None:
+    _deepseek(config, draw)
+    model = config["model"]
+    del model["first_k_dense_replace"]
+    layers = model["num_hidden_layers"] = draw.choice((4, 8))
+    model["compress_ratios"] = [draw.choice((0, 4, 128)) for _ in range(layers + model["num_nextn_predict_layers"])]
+    model["csa_dense_mode"] = draw.choice((False, False, True))
+    model["enable_hyper_connections"] = draw.choice((True, True, False))
+    model["num_hash_layers"] = draw.choice((0, 2))
+    model["index_topk"] = draw.choice((256, 512, 2048))
 
 
 def _keep(config: Config, draw: random.Random) -> None:

@@ -9,6 +9,7 @@ from ms_symtensor.errors import InputError
 from ms_symtensor.targets.mindformers_pynative.calls import Call, Calls, Parameter, Unit, counted
 from ms_symtensor.targets.mindformers_pynative.modelled import Modelled, of_borders, of_units
 from ms_symtensor.targets.mindformers_pynative.planning import natural_device_num, read_config
+from ms_symtensor.targets.mindformers_pynative.shape import streams_of
 
 
 @dataclass(frozen=True)
@@ -107,5 +108,12 @@ def _borders(found: dict[str, Any], config: dict[str, Any], stages: int) -> tupl
     length //= int(degrees.get("tensor_parallel") or 1)
     batch = int((config.get("training") or {}).get("local_batch_size") or 1)
     dtype = model.get("compute_dtype") or "bfloat16"
-    hidden_B = length * batch * int(model["hidden_size"]) * (4 if dtype == "float32" else 2)
+    streams = streams_of(model)
+    hidden_B = (
+        length
+        * batch
+        * (streams.number if streams else 1)
+        * int(model["hidden_size"])
+        * (4 if dtype == "float32" else 2)
+    )
     return of_borders(hidden_B, dtype, sides, found["micro_batches"])

@@ -8,6 +8,8 @@ import mindspore
 import numpy as np
 from mindspore import Tensor, mint, nn, ops
 
+from ms_symtensor.bridge.pynative.on_meta import add_detach
+
 
 def install() -> None:
     """Put the definitions of functions in their places. Before MindFormers is imported."""
@@ -15,7 +17,9 @@ def install() -> None:
         setattr(mint, name, function)
     mint.nn.functional.embedding = lambda ids, table, *_, **__: ops.gather(table, ids.astype(mindspore.int32), 0)
     mint.nn.functional.one_hot = lambda ids, count: Tensor(np.eye(count, dtype=np.int64)[ids.asnumpy()])
-    ops.swiglu = _swiglu
+    mint.nn.functional.softplus = lambda x: mint.log(1 + mint.exp(x))
+    add_detach()
+    ops.swiglu, ops.rms_norm = _swiglu, _rms_norm
     mindspore.DeviceCtx = lambda *_, **__: nullcontext()
 
 
@@ -28,7 +32,7 @@ def install_in_mindformers() -> None:
     import mindformers.pynative.transformers.multi_latent_attention as latent
     from mindformers.pynative.base_models.gpt import parallelize
 
-    norm.rms_norm = lambda x, weight, eps: (x * mint.rsqrt(mint.mean(x * x, -1, True) + eps) * weight, None)
+    norm.rms_norm = _rms_norm
     flash.FlashAttentionScore = parallelize.FlashAttentionScore = FlashAttention
     experts.GroupedMatmul = GroupedMatmul
     for module in (attention, latent):
@@ -78,6 +82,10 @@ class GroupedMatmul:
 def _swiglu(x: Any, dim: int = -1) -> Any:
     gate, up = mint.chunk(x, 2, dim)
     return gate * mint.sigmoid(gate) * up
+
+
+def _rms_norm(x: Any, weight: Any, eps: float) -> tuple[Any, None]:
+    return x * mint.rsqrt(mint.mean(x * x, -1, True) + eps) * weight, None
 
 
 def _part(x: Any, dim: int, begin: int, end: int) -> Any:
@@ -132,6 +140,12 @@ def _max(x: Any, dim: int | None = None, keepdim: bool = False) -> Any:
     return ops.stop_gradient(Tensor(np.max(x.asnumpy(), axis=dim, keepdims=keepdim))), None
 
 
+def _roll(x: Any, shifts: int, dims: int) -> Any:
+    return mint.cat(
+        [_part(x, dims, x.shape[dims] - shifts, x.shape[dims]), _part(x, dims, 0, x.shape[dims] - shifts)], dims
+    )
+
+
 def _scatter_add(x: Any, dim: int, index: Any, source: Any) -> Any:
     values, where = x.asnumpy().copy(), list(np.indices(index.shape))
     where[dim % x.ndim] = index.asnumpy()
@@ -172,6 +186,8 @@ _MINT: dict[str, Callable[..., Any]] = {
     "topk": _topk,
     "split": _split,
     "chunk": lambda x, count, dim=0: _split(x, x.shape[dim] // count, dim),
+    "stack": lambda parts, dim=0: mint.cat([ops.expand_dims(part, dim) for part in parts], dim),
+    "roll": _roll,
     "max": _max,
     "scatter_add": _scatter_add,
 }

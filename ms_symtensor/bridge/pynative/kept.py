@@ -81,7 +81,7 @@ def _identity(tensor: Any) -> Any:
         return (shape, str(tensor.dtype)) if shared else id(tensor)
     if _name(node) in _ALIKE_OUTPUTS:
         return id(tensor)
-    return (node._unique_id, shape, str(tensor.dtype), tensor.storage_offset())
+    return (_said(node._unique_id), shape, str(tensor.dtype), tensor.storage_offset())
 
 
 def _is_weight(node: Any) -> bool:

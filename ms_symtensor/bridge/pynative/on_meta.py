@@ -23,8 +23,7 @@ def install() -> None:
     ExpertParallel._issue_async_d2h = lambda *_: (None, None)
     parallelize._setup_mtp_embedding_grad_sync = lambda *_: None
     original = Tensor.__setitem__
-    if not hasattr(Tensor, "detach"):  # MindSpore 2.11 has it
-        Tensor.detach = lambda self: ops.stop_gradient(self)
+    add_detach()
 
     def assign(self: Any, index: Any, value: Any) -> Any:
         if not isinstance(index, Tensor):
@@ -39,6 +38,12 @@ def install() -> None:
         return mint.index_select(self, 0, index) if rows else read(self, index)
 
     Tensor.__setitem__, Tensor.__getitem__ = assign, chosen
+
+
+def add_detach() -> None:
+    """`Tensor.detach`, which MindSpore 2.11 has."""
+    if not hasattr(Tensor, "detach"):
+        Tensor.detach = lambda self: ops.stop_gradient(self)
 
 
 class _Placed(_Function):

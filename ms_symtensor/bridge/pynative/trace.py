@@ -50,8 +50,11 @@ def _inputs(config: Any) -> dict[str, Any]:
 
 
 def _hidden(config: Any) -> Any:
-    """What a stage receives from the one before: this rank's part of the sequence."""
+    """What a stage receives from the one before: this rank's part of the sequence, all streams of hyper-connections packed."""
     degrees, model = config.parallelism, config.model
+    streams = 1
+    if getattr(model, "enable_hyper_connections", False):
+        streams = getattr(model, "num_residual_streams", None) or model.hc_mult
     length = model.seq_length // degrees.context_parallel // degrees.tensor_parallel
     dtype = getattr(mindspore, getattr(model, "compute_dtype", None) or "bfloat16")
-    return mint.empty((length, config.training.local_batch_size, model.hidden_size), dtype=dtype)
+    return mint.empty((length, config.training.local_batch_size, streams * model.hidden_size), dtype=dtype)

@@ -80,7 +80,7 @@ def _of_tensor(shape: ModelShape, degrees: Degrees) -> Iterator[str]:
     tensor = degrees.tensor
     if tensor == 1:
         return
-    if shape.latent is None and shape.key_value_heads % tensor:
+    if shape.latent is None and shape.compressed is None and shape.key_value_heads % tensor:
         yield f"{shape.key_value_heads} groups of keys do not divide by tensor_parallel {tensor}"
     if shape.heads % tensor:
         yield f"{shape.heads} heads do not divide by tensor_parallel {tensor}"

@@ -27,6 +27,8 @@ class Kind:
     modules: tuple[str, ...]
     kept: tuple[str, ...] = ()
     """Of EXCHANGES, those whose results are kept although `mlp` is recomputed."""
+    ratio: int = 0
+    """How many tokens it compresses into one key (`shape.Compressed`)."""
 
     def repeats(self, module: str) -> bool:
         """Whether `module` runs once more before its gradient."""
@@ -63,6 +65,8 @@ def _kinds(shape: ModelShape, bounds: Ranges, recomputation: Recompute) -> Count
     changes = {shape.layers, *(first for first, _ in ranges), *(last + 1 for _, last in ranges)}
     if shape.experts:
         changes.add(shape.experts.first_dense)
+    if shape.compressed:
+        changes |= {n for n, (one, other) in enumerate(pairwise(shape.compressed.ratios), 1) if one != other}
     found: Counter[Kind] = Counter()
     for first, last in bounds:
         end = last + 1 + (shape.predicted_tokens if last == shape.layers - 1 else 0)
@@ -82,7 +86,7 @@ def kind_of(shape: ModelShape, recomputation: Recompute, layer: int) -> Kind:
     kept: tuple[str, ...] = ()
     if recomputation.kept and shape.has_experts(layer) and (whole or "mlp" in modules):
         kept = tuple(name for name in EXCHANGES if recomputation.keeps(inside + name, layer))
-    return Kind(shape.has_experts(layer), layer >= shape.layers, whole, modules, kept)
+    return Kind(shape.has_experts(layer), layer >= shape.layers, whole, modules, kept, shape.ratio(layer))
 
 
 def starts(shape: ModelShape, degrees: Degrees, stage: int) -> bool:

@@ -2,11 +2,13 @@
 
 As MindFormers 2.1 builds and wraps them (mindformers/pynative/base_models/gpt/parallelize.py, apply_fsdp): embedding, layers,
 final norm, output layer. The routed experts of a layer are a unit of their own under expert parallelism; with multi-token
-prediction the output layer belongs to the root.
+prediction the output layer belongs to the root, as what collapses streams does.
 """
 
+from collections import Counter
 from typing import NamedTuple
 
+from ms_symtensor.targets.mindformers_pynative import compressed, streams
 from ms_symtensor.targets.mindformers_pynative.calls import ROUTED, Parameter, Unit
 from ms_symtensor.targets.mindformers_pynative.degrees import Degrees
 from ms_symtensor.targets.mindformers_pynative.layers import ends, kinds_of, starts
@@ -34,8 +36,8 @@ class Sharing(NamedTuple):
 class Held(NamedTuple):
     """Which layers and ends a stage has."""
 
-    layers: tuple[tuple[bool, bool, int], ...]
-    """Whether they have experts, whether they are of multi-token prediction, and how many."""
+    layers: tuple[tuple[bool, bool, int, int], ...]
+    """Whether they have experts, whether they are of multi-token prediction, their ratio of compression, and how many."""
     starts: bool
     ends: bool
 
@@ -51,9 +53,9 @@ def sharing(degrees: Degrees) -> Sharing:
 
 def held(shape: ModelShape, degrees: Degrees, stage: int) -> Held:
     """What `stage` has."""
-    counts: dict[tuple[bool, bool], int] = {}
+    counts: Counter[tuple[bool, bool, int]] = Counter()
     for kind, count in kinds_of(shape, degrees, stage).items():
-        counts[kind.routed, kind.predicts] = counts.get((kind.routed, kind.predicts), 0) + count
+        counts[kind.routed, kind.predicts, kind.ratio] += count
     layers = tuple((*kind, count) for kind, count in sorted(counts.items()))
     return Held(layers, starts(shape, degrees, stage), ends(shape, degrees, stage))
 
@@ -71,21 +73,27 @@ def unit_counts(shape: ModelShape, by: Sharing, of: Held) -> tuple[tuple[Unit, i
     found: list[tuple[Unit, int]] = []
     if of.starts or (of.ends and predicts):
         found.append((_dense(by, "LanguageModelEmbedding", [(_FP32, (vocabulary, shape.hidden), 1)]), 1))
-    for routed, predicting, count in of.layers:
-        found += [(unit, count) for unit in _layer_units(shape, by, routed, predicting)]
+    for routed, predicting, ratio, count in of.layers:
+        found += [(unit, count) for unit in _layer_units(shape, by, routed, predicting, ratio)]
     if of.ends:
         head = (_BF16, (vocabulary, shape.hidden), 1)
         found.append((_dense(by, "FusedRMSNorm", [_norm(shape.hidden, by)], reshards=True), 1))
-        found.append((_root(by, head) if predicts else _dense(by, "Linear", [head], reshards=by.head_reshards), 1))
+        at_root: list[Shape] = [head] if predicts else []
+        if not predicts:
+            found.append((_dense(by, "Linear", [head], reshards=by.head_reshards), 1))
+        if shape.streams or predicts:
+            found.append((_root(by, at_root, _collapse(shape) if shape.streams else []), 1))
     return tuple(found)
 
 
-def _layer_units(shape: ModelShape, degrees: Sharing, routed: bool, predicting: bool) -> tuple[Unit, ...]:
-    inside = attention(shape, degrees) + _feed_forward(shape, degrees, routed)
+def _layer_units(shape: ModelShape, degrees: Sharing, routed: bool, predicting: bool, ratio: int) -> tuple[Unit, ...]:
+    inside = attention(shape, degrees, ratio) + _feed_forward(shape, degrees, routed)
+    if shape.streams:
+        inside += [(_FP32, dims, degrees.tensor) for dims in streams.connection(shape)] * 2
     name, found = "TransformerLayer", []
     if predicting:
         around = [_norm(shape.hidden, degrees)] * 3 + [(_BF16, (shape.hidden, 2 * shape.hidden), degrees.tensor)]
-        name, inside = "MultiTokenPredictionLayer", inside + around
+        name, inside = "MultiTokenPredictionLayer", inside + around + (_collapse(shape) if shape.streams else [])
     if routed:
         experts = _experts(shape, degrees)
         if degrees.expert > 1:
@@ -95,10 +103,12 @@ def _layer_units(shape: ModelShape, degrees: Sharing, routed: bool, predicting: 
     return (*found, _dense(degrees, name, inside))
 
 
-def attention(shape: ModelShape, degrees: Sharing) -> list[Shape]:
+def attention(shape: ModelShape, degrees: Sharing, ratio: int) -> list[Shape]:
     """Parameters of an attention and of the layer's two norms."""
     tensor, hidden, heads = degrees.tensor, shape.hidden, shape.heads // degrees.tensor
     norms = [_norm(hidden, degrees)] * 2
+    if shape.compressed is not None:
+        return norms + compressed.parameters(shape, ratio, tensor)
     latent = shape.latent
     if latent is None:
         groups = shape.key_value_heads // tensor
@@ -149,15 +159,20 @@ def _norm(length: int, degrees: Sharing) -> Shape:
 
 
 def _dense(by: Sharing, name: str, shapes: list[Shape], reshards: bool | None = None) -> Unit:
-    """A unit over the ranks of dense parameters; one whose first dim does not divide among them stays whole."""
-    parameters = tuple(_parameter(one, whole=one[1][0] % by.shards != 0) for one in shapes)
+    """A unit over the ranks of dense parameters; one whose first dim does not divide among them, or is 1, stays whole."""
+    parameters = tuple(_parameter(one, whole=one[1][0] == 1 or one[1][0] % by.shards != 0) for one in shapes)
     return Unit(name, parameters, by.shards, by.replicas, by.reshards if reshards is None else reshards)
 
 
-def _root(by: Sharing, head: Shape) -> Unit:
-    """The root has no list of parameters to leave whole."""
-    unit = _dense(by, "root", [head], reshards=True)
-    return Unit(unit.name, (_parameter(head, whole=False),), unit.shards, unit.replicas, unit.reshards)
+def _root(by: Sharing, head: list[Shape], collapse: list[Shape]) -> Unit:
+    """The root, which leaves its `head` to be shared in any case."""
+    unit = _dense(by, "root", collapse, reshards=True)
+    heads = tuple(_parameter(one, whole=False) for one in head)
+    return Unit(unit.name, heads + unit.parameters, unit.shards, unit.replicas, unit.reshards)
+
+
+def _collapse(shape: ModelShape) -> list[Shape]:
+    return [(_FP32, dims, 1) for dims in streams.collapse(shape)]
 
 
 def _expert_unit(by: Sharing, shapes: list[Shape]) -> Unit:

@@ -93,6 +93,7 @@ def plan(
     """
     began_s = time.perf_counter()
     shape = shape_of(config["model"])
+    _require_priced(shape, (fixed or {}).get("context", 1))
     given = degrees_of(config, device_num)
     start = Degrees(
         device_num, global_batch=given.global_batch, safe_tokens=given.safe_tokens, optimizer=given.optimizer
@@ -106,12 +107,18 @@ def plan(
 def priced(config: Config, device_num: int, cluster: Cluster) -> Price:
     """The price of a file as it is. InputError where MindFormers would refuse it, in our words."""
     shape, degrees = shape_of(config["model"]), degrees_of(config, device_num)
+    _require_priced(shape, degrees.context)
     why = refusal(shape, degrees) or _unpriced(shape, degrees)
     if degrees.tensor > 1 and not config["parallelism"].get("sequence_parallel"):
         why = why or f"tensor_parallel {degrees.tensor} needs sequence_parallel: true"
     if why:
         raise InputError(f"MindFormers would refuse these degrees on {device_num} devices: {why}")
     return price(shape, degrees, cluster)
+
+
+def _require_priced(shape: ModelShape, context: int) -> None:
+    if shape.compressed is not None and context > 1:
+        raise InputError("context parallelism of DeepSeek-V4 has no price: leave context_parallel at 1")
 
 
 def _unpriced(shape: ModelShape, degrees: Degrees) -> str:

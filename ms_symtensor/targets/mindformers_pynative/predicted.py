@@ -7,6 +7,7 @@ send tokens to and fro by all-to-all, one row more per expert with safe tokens. 
 
 from collections.abc import Iterable, Iterator
 
+from ms_symtensor.targets.mindformers_pynative import compressed
 from ms_symtensor.targets.mindformers_pynative.calls import Call, Calls, counted
 from ms_symtensor.targets.mindformers_pynative.degrees import Degrees
 from ms_symtensor.targets.mindformers_pynative.layers import EXCHANGES, Kind, ends, kinds_of, starts
@@ -61,11 +62,14 @@ def edge_calls(shape: ModelShape, degrees: Degrees, starting: bool, ending: bool
 def kind_calls(shape: ModelShape, degrees: Degrees, kind: Kind) -> Iterator[Call]:
     """MindFormers' calls of a layer, both ways."""
     parts = {"self_attention": attention(shape, degrees), "mlp": _feed_forward(shape, degrees, kind.routed)}
-    for name, forward in parts.items():
-        yield from _with_gradient(forward)
+    for name, both in parts.items():
+        yield from both
+        forward = [call for call in both if call.phase == "forward"]
         if kind.repeats(name):  # a module alone stops once it has what its gradient reads
             recomputation = forward[: len(forward) - len(kind.kept)] if name == "mlp" else forward
             yield from (_in("recompute", call) for call in recomputation if kind.whole or call.kind != "reduce_scatter")
+    if kind.predicts and kind.whole:
+        yield from (_in("recompute", call) for call in _embedding(shape, degrees))
 
 
 def kind_contexts(shape: ModelShape, degrees: Degrees, kind: Kind) -> Iterator[Call]:
@@ -108,19 +112,20 @@ def _head(shape: ModelShape, degrees: Degrees) -> Iterator[Call]:
 
 
 def attention(shape: ModelShape, degrees: Degrees) -> list[Call]:
-    """Of tensor parallelism, forward."""
+    """Of tensor parallelism, both ways."""
     count = tokens(shape, degrees)
-    out = _scatter(degrees, count * shape.hidden)
-    if shape.latent is None:
-        return [_gather(degrees, count * shape.hidden), out]
-    widths = (shape.latent.query, shape.latent.key_value, shape.latent.rope)
-    return [*(_gather(degrees, count * width) for width in widths), out]
+    if shape.compressed is not None:
+        return [*compressed.calls(shape, count, degrees.tensor)]
+    latent = shape.latent
+    widths = (shape.hidden,) if latent is None else (latent.query, latent.key_value, latent.rope)
+    gathers = [_gather(degrees, count * width) for width in widths]
+    return [*_with_gradient([*gathers, _scatter(degrees, count * shape.hidden)])]
 
 
 def _feed_forward(shape: ModelShape, degrees: Degrees, routed: bool) -> list[Call]:
     count = tokens(shape, degrees) * shape.hidden
     if not routed:
-        return [_gather(degrees, count), _scatter(degrees, count)]
+        return [*_with_gradient([_gather(degrees, count), _scatter(degrees, count)])]
     experts = shape.experts
     assert experts is not None
     found = []
@@ -131,7 +136,8 @@ def _feed_forward(shape: ModelShape, degrees: Degrees, routed: bool) -> list[Cal
     rows_B = routed_rows(shape, degrees) * shape.hidden * 2
     found += [Call("forward", "all_to_all", _FP32, experts.count * 4, degrees.expert)]
     exchange = Call("forward", "all_to_all", _BF16, rows_B, degrees.expert)
-    return found + [exchange] * len(EXCHANGES)  # last: `kind_calls` leaves out as many as are kept
+    # Exchanges are the last forward: `kind_calls` leaves out as many as are kept.
+    return [*_with_gradient(found + [exchange] * len(EXCHANGES))]
 
 
 def contexts(shape: ModelShape, degrees: Degrees) -> list[Call]:

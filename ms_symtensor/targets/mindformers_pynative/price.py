@@ -173,10 +173,10 @@ def _layer(shape: ModelShape, key: Degrees, kind: Kind, cluster: Cluster) -> Pas
     """A layer, whose operations a host launches no faster than it can."""
     around = seconds(shape, "around", key, cluster)
     parts = {
-        "self_attention": seconds(shape, "self_attention", key, cluster),
+        "self_attention": seconds(shape, "self_attention", key, cluster, kind.ratio),
         "mlp": seconds(shape, "experts" if kind.routed else "dense", key, cluster),
     }
-    least_s = launches(shape, kind.routed) * cluster.device.host_overhead_s
+    least_s = launches(shape, kind.routed, kind.ratio) * cluster.device.host_overhead_s
     ahead_s = max(around.forward_s + math.fsum(one.forward_s for one in parts.values()), least_s)
     behind_s = max(around.backward_s + math.fsum(one.backward_s for one in parts.values()), least_s)
     recompute_s = (
@@ -259,7 +259,7 @@ def _borders_s(shape: ModelShape, degrees: Degrees, cluster: Cluster, stage: int
     """Seconds of hidden states over the borders of a stage's chunks, one way: sends wait for nothing else here."""
     if degrees.pipeline == 1:
         return 0.0
-    hidden_B = tokens(shape, degrees) // degrees.tensor * shape.hidden * shape.compute_B()
+    hidden_B = tokens(shape, degrees) // degrees.tensor * shape.width * shape.compute_B()
     chunks = degrees.chunks(shape.layers)[stage]
     leaving = sum(last < shape.layers - 1 for _, last in chunks)
     return leaving * _collective_s(cluster, "Send", groups.border_ranks(degrees), hidden_B)

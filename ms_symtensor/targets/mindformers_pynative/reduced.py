@@ -23,9 +23,18 @@ _DEEPSEEK: Config = {
     "moe_router_load_balancing_type": "none", "moe_aux_loss_coeff": 0.0, "moe_router_enable_expert_bias": False,
     "routed_scaling_factor": 1.0,
 }  # fmt: skip
+_COMPRESSED: Config = {
+    "moe_intermediate_size": 16, "n_routed_experts": 8, "num_experts_per_tok": 2, "moe_shared_expert_intermediate_size": 16,
+    "num_hash_layers": 0, "num_nextn_predict_layers": 0, "q_lora_rank": 16, "o_lora_rank": 8, "o_groups": 2,
+    "qk_rope_head_dim": 4, "qk_nope_head_dim": 4, "v_head_dim": 8, "compress_ratios": [4, 0],
+    "apply_dsa_kernel_fusion": False, "index_n_heads": 4, "index_head_dim": 8, "index_topk": 2,
+    "moe_router_load_balancing_type": "none", "moe_aux_loss_coeff": 0.0, "moe_router_enable_expert_bias": False,
+    "routed_scaling_factor": 1.0,
+}  # fmt: skip
 LEFT_OUT = (
     "stages and context parallelism are hyper-parallel's, and are not run",
     "no balancing loss, no groups of experts, no layer of multi-token prediction",
+    "of DeepSeek-V4 no compression of 128 tokens, no fused kernels",
 )
 
 
@@ -36,7 +45,7 @@ def reduced(config: Config, device_num: int) -> tuple[Config, int]:
     """
     shape, degrees = shape_of(config["model"]), degrees_of(config, device_num)
     found = copy.deepcopy(config)
-    found["model"] |= _SMALL | (_QWEN if shape.latent is None else _DEEPSEEK)
+    found["model"] |= _SMALL | {"qwen3": _QWEN, "deepseek_v3": _DEEPSEEK, "deepseek_v4": _COMPRESSED}[shape.family]
     ranks, given = _degrees(degrees)
     if ranks == 1:
         raise InputError("one rank of stages and context parallelism alone is nothing to prove: give more devices")

@@ -20,6 +20,9 @@ from ms_symtensor.targets.mindformers_pynative.price import Price, bound_s, memo
 from ms_symtensor.targets.mindformers_pynative.shape import ModelShape
 
 TENSOR = (1, 2, 4, 8, 16)
+"""With hyper-connections 1: MindFormers 2.1 has `hc_head` in no plan of tensor parallelism (parallelize.py), so that no rank sums
+its gradients over that group, which `prove` tells.
+"""
 CONTEXT = (1, 2, 4, 8, 16)
 LEAST_TOKENS = 2048
 """A sequence is cut into slices of so many tokens at least (empirical: shorter ones leave kernels of attention little to do)."""
@@ -97,11 +100,13 @@ def _cores(shape: ModelShape, start: Degrees, fixed: Mapping[str, int]) -> Itera
 
     experts = [1, *_powers(shape.experts.count)] if shape.experts else [1]
     pipelines = [1, *_powers(min(shape.layers, start.device_num))] if shape.family != "qwen3" else [1]
-    degrees = given("context", [1, *(c for c in CONTEXT[1:] if shape.sequence // c >= LEAST_TOKENS)])
+    tensors = TENSOR[:1] if shape.streams else TENSOR
+    longest = 1 if shape.compressed else shape.sequence // LEAST_TOKENS  # the former's has no price
+    degrees = given("context", [1, *(c for c in CONTEXT[1:] if c <= longest)])
     contexts = [(c, m, 0) for c in degrees for m in (("colossal", "ulysses") if c > 1 else ("colossal",))]
     contexts += [(c, "hybrid", u) for c in degrees for u in CONTEXT[1:] if u < c]
     for tensor, (context, method, ulysses), pipeline, interleave, expert, local in itertools.product(
-        given("tensor", TENSOR), contexts, given("pipeline", pipelines), given("interleave", INTERLEAVE),
+        given("tensor", tensors), contexts, given("pipeline", pipelines), given("interleave", INTERLEAVE),
         given("expert", experts), given("local_batch", LOCAL_BATCH),
     ):  # fmt: skip
         if start.device_num % (tensor * context * pipeline) or (interleave > 1 and pipeline == 1):

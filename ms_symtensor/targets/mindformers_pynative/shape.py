@@ -1,4 +1,4 @@
-"""The dims of a network as its PyNative file gives them: Qwen3 dense and DeepSeek-V3."""
+"""The dims of a network as its PyNative file gives them: Qwen3 dense, DeepSeek-V3 and DeepSeek-V4."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from ms_symtensor.errors import InputError
 
-FAMILIES = {"qwen3": "Qwen3", "deepseek_v3": "DeepSeek-V3"}
+FAMILIES = {"qwen3": "Qwen3", "deepseek_v3": "DeepSeek-V3", "deepseek_v4": "DeepSeek-V4"}
 """By `model_type`."""
 
 _Arguments = ParamSpec("_Arguments")
@@ -26,6 +26,56 @@ class Latent:
 
 
 @dataclass(frozen=True)
+class Compressed:
+    """Dims of DeepSeek-V4's attention: all heads read one key, which is the value too, of the last `window` tokens and of what a
+    compressor makes of every so many tokens before.
+    """
+
+    query: int
+    """What queries are projected from."""
+    head: int
+    rope: int
+    groups: int
+    """Groups of heads whose outputs are projected apart, to `output` each."""
+    output: int
+    window: int
+    ratios: tuple[int, ...]
+    """Tokens that become one compressed key, layer by layer, those of multi-token prediction at the end; 0: there are none."""
+    index_heads: int
+    index_head: int
+    choices: int
+    """Compressed keys that an indexer chooses for every query, in layers whose ratio is INDEXED; 0: it has all."""
+    fused: bool
+    """Whether attention and indexer are kernels of their own."""
+
+    def indexes(self, ratio: int) -> bool:
+        """Whether a layer of this ratio has an indexer."""
+        return ratio == INDEXED and self.choices > 0
+
+    def keys(self, ratio: int, sequence: int) -> int:
+        """Keys that a query reads at most."""
+        compressed = sequence // ratio if ratio else 0
+        return self.window + (min(self.choices, compressed) if self.indexes(ratio) else compressed)
+
+
+INDEXED = 4
+"""The ratio of layers that have an indexer, whose windows overlap (csa.py, compressor.py)."""
+
+
+@dataclass(frozen=True)
+class Streams:
+    """Hyper-connections: the hidden state is `number` streams, which matrices mix that `iterations` make doubly stochastic."""
+
+    number: int
+    iterations: int
+
+    @property
+    def weights(self) -> int:
+        """Numbers of a token that mix its streams: into a branch, out of it, and among each other."""
+        return self.number * (2 + self.number)
+
+
+@dataclass(frozen=True)
 class Experts:
     """Dims of a mixture of experts."""
 
@@ -41,6 +91,8 @@ class Experts:
     group_choices: int
     balanced: bool
     """Whether a loss balances them, for which counts and probabilities are summed over ranks."""
+    softplus: bool = False
+    """Whether scores are roots of softplus, which keep their logits."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +115,19 @@ class ModelShape:
     """Layers of multi-token prediction, which follow the last."""
     compressed_mask: bool = False
     """Whether the attention mask is one of 2,048 x 2,048, which context parallelism needs."""
+    compressed: Compressed | None = None
+    streams: Streams | None = None
+    clamped: bool = False
+    """Whether a fused activation cuts off what is large, which runs in float32."""
+
+    @property
+    def width(self) -> int:
+        """Of what goes from layer to layer."""
+        return self.hidden * (self.streams.number if self.streams else 1)
+
+    def ratio(self, layer: int) -> int:
+        """How many tokens `layer` compresses into one key; 0: it does not."""
+        return self.compressed.ratios[layer] if self.compressed else 0
 
     def has_experts(self, layer: int) -> bool:
         """Whether `layer` routes tokens; a layer of multi-token prediction has the number `layers` and above."""
@@ -110,7 +175,9 @@ def shape_of(model: dict[str, Any]) -> ModelShape:
 
 def _shape(model: dict[str, Any], family: str) -> ModelShape:
     hidden, heads = int(model["hidden_size"]), int(model["num_attention_heads"])
-    deepseek = family == "deepseek_v3"
+    routed, fused = family in ("deepseek_v3", "deepseek_v4"), model.get("hidden_act", "silu") == "fusedswiglu"
+    predicted = int(model.get("num_nextn_predict_layers") or 0) if routed else 0
+    compressed = _compressed(model, int(model["num_hidden_layers"]) + predicted) if family == "deepseek_v4" else None
     return ModelShape(
         family,
         hidden,
@@ -118,15 +185,48 @@ def _shape(model: dict[str, Any], family: str) -> ModelShape:
         heads,
         int(model.get("num_key_value_heads") or heads),
         int(model.get("head_dim") or hidden // heads),
-        int(model["intermediate_size"]),
+        int(model["intermediate_size"]) if compressed is None else 0,  # no layer is dense
         int(model["vocab_size"]),
         int(model["seq_length"]),
-        model.get("hidden_act", "silu") == "fusedswiglu",
-        _latent(model) if deepseek else None,
-        _experts(model) if deepseek else None,
-        int(model.get("num_nextn_predict_layers") or 0) if deepseek else 0,
+        fused,
+        _latent(model) if family == "deepseek_v3" else None,
+        _experts(model) if routed else None,
+        predicted,
         bool(model.get("use_attn_mask_compression")),
+        compressed,
+        streams_of(model) if compressed else None,
+        compressed is not None and fused and model.get("activation_func_clamp_value") is not None,
     )
+
+
+def _compressed(model: dict[str, Any], layers: int) -> Compressed:
+    ratios = tuple(int(ratio) for ratio in model["compress_ratios"])
+    if len(ratios) != layers or not set(ratios) <= {0, INDEXED, 128}:
+        raise InputError(
+            f"compress_ratios has {len(ratios)} numbers for {layers} layers, those of multi-token prediction included;"
+            f" each is 0, {INDEXED} or 128, as MindFormers' compressor takes them"
+        )
+    names = ("q_lora_rank", "v_head_dim", "qk_rope_head_dim", "o_groups", "o_lora_rank")
+    query, head, rope, groups, output = (int(model[name]) for name in names)
+    index_heads, index_head, choices = (int(model[name]) for name in ("index_n_heads", "index_head_dim", "index_topk"))
+    return Compressed(
+        query, head, rope, groups, output, _either(model, "csa_window_size", "sliding_window"), ratios, index_heads, index_head,
+        0 if model.get("csa_dense_mode") else choices,
+        bool(model.get("apply_dsa_kernel_fusion")),
+    )  # fmt: skip
+
+
+def streams_of(model: dict[str, Any]) -> Streams | None:
+    """The hyper-connections that section `model` of a file asks for."""
+    if not model.get("enable_hyper_connections"):
+        return None
+    iterations = _either(model, "mhc_sinkhorn_iterations", "hc_sinkhorn_iters")
+    return Streams(_either(model, "num_residual_streams", "hc_mult"), iterations)
+
+
+def _either(model: dict[str, Any], own: str, theirs: str) -> int:
+    """What MindFormers calls `own`, or as Hugging Face's files call it."""
+    return int(model[theirs] if own not in model and theirs in model else model[own])
 
 
 def _latent(model: dict[str, Any]) -> Latent:
@@ -147,4 +247,5 @@ def _experts(model: dict[str, Any]) -> Experts:
         int(model.get("n_group") or 0),
         int(model.get("topk_group") or 0),
         balance != "none" and float(model.get("moe_aux_loss_coeff") or 0) > 0,
+        model.get("moe_router_score_function") == "sqrtsoftplus",
     )

@@ -3,10 +3,12 @@
 from dataclasses import dataclass
 
 from ms_symtensor.cluster.topology import Cluster
-from ms_symtensor.cost.kernel import Kernel, attention_s, pass_s, product_float32_s, product_s
+from ms_symtensor.cost.kernel import Kernel, attention_s, pass_s, product_float32_s
+from ms_symtensor.targets.mindformers_pynative import compressed_work, streams
 from ms_symtensor.targets.mindformers_pynative.degrees import Degrees
+from ms_symtensor.targets.mindformers_pynative.module import Module, module_of
 from ms_symtensor.targets.mindformers_pynative.predicted import routed_rows, tokens
-from ms_symtensor.targets.mindformers_pynative.shape import ModelShape, once
+from ms_symtensor.targets.mindformers_pynative.shape import INDEXED, ModelShape, once
 
 _ITEM_B, _FP32_B = 2, 4
 _ATTENTION_BACKWARD = 2.5
@@ -15,16 +17,10 @@ LAUNCHES_DENSE, LAUNCHES_LATENT, LAUNCHES_ROUTED, LAUNCHES_PER_EXPERT = 81, 24, 
 """Operations of a layer forward, counted in traces of MindFormers 2.1 (nodes of the gradient): of Qwen3's; more with latent
 attention; more with experts, unfused, whose rows are cut and joined expert by expert, before and behind.
 """
-
-
-@dataclass(frozen=True)
-class Module:
-    """A module of a layer, on one rank."""
-
-    forward: tuple[Kernel, ...]
-    backward: tuple[Kernel, ...]
-    flops: float
-    """Of its products forward, what a causal mask hides included."""
+LAUNCHES_COMPRESSED = {0: (100, 63), INDEXED: (334, 228), 128: (156, 115)}
+"""More with DeepSeek-V4's attention, by its ratio: of small operations, and with fused kernels."""
+LAUNCHES_CONNECTION, LAUNCHES_ITERATION = 51, 6
+"""More of a hyper-connection, and of an iteration beside the first half of one."""
 
 
 @dataclass(frozen=True)
@@ -37,12 +33,15 @@ class Seconds:
 
 
 @once
-def seconds(shape: ModelShape, part: str, key: Degrees, cluster: Cluster) -> Seconds:
-    """Time of `part` (`self_attention`, `dense`, `experts`, `around`, `head`) by the degrees of `key` (see `work_key`)."""
-    module = {"self_attention": _attention, "dense": _dense, "experts": _experts, "around": _around, "head": _head}[
-        part
-    ]
-    found = module(shape, key)
+def seconds(shape: ModelShape, part: str, key: Degrees, cluster: Cluster, ratio: int = 0) -> Seconds:
+    """Time of `part` (`self_attention`, `dense`, `experts`, `around`, `head`) by the degrees of `key` (see `work_key`).
+
+    `ratio`: of compression, of the layer that it is in.
+    """
+    if part == "self_attention" and shape.compressed is not None:
+        found = compressed_work.attention(shape, ratio, tokens(shape, key), key.tensor)
+    else:
+        found = _MODULES[part](shape, key)
     return Seconds(_sum(found.forward, cluster), _sum(found.backward, cluster), found.flops)
 
 
@@ -60,9 +59,12 @@ def work_key(degrees: Degrees) -> Degrees:
     )
 
 
-def launches(shape: ModelShape, routed: bool) -> int:
+def launches(shape: ModelShape, routed: bool, ratio: int) -> int:
     """Operations of one layer in one direction."""
     found = LAUNCHES_DENSE + (LAUNCHES_LATENT if shape.latent else 0)
+    found += LAUNCHES_COMPRESSED[ratio][shape.compressed.fused] if shape.compressed else 0
+    if shape.streams:
+        found += 2 * LAUNCHES_CONNECTION + LAUNCHES_ITERATION * (2 * shape.streams.iterations - 1)
     if routed and shape.experts:
         found += LAUNCHES_ROUTED + LAUNCHES_PER_EXPERT * shape.experts.count
     return found
@@ -70,27 +72,6 @@ def launches(shape: ModelShape, routed: bool) -> int:
 
 def _sum(kernels: tuple[Kernel, ...], cluster: Cluster) -> float:
     return float(sum(kernel.seconds(cluster) for kernel in kernels))
-
-
-def _module(
-    products: list[tuple[float, float, float]], passes_B: list[float], others: "Module | None" = None
-) -> Module:
-    """Products of (rows, depth, columns), and passes over memory, which their gradients do twice."""
-    forward = [_product(rows * columns, depth, rows, columns) for rows, depth, columns in products]
-    backward = []
-    for rows, depth, columns in products:
-        backward += [_product(rows * depth, columns, rows, depth), _product(depth * columns, rows, depth, columns)]
-    moved = [Kernel(pass_s, {"traffic_B": size_B}) for size_B in passes_B if size_B]
-    flops = sum(2 * rows * depth * columns for rows, depth, columns in products)
-    twice = [Kernel(pass_s, {"traffic_B": 2 * size_B}) for size_B in passes_B if size_B]
-    if others is not None:
-        forward, backward, flops = [*forward, *others.forward], [*backward, *others.backward], flops + others.flops
-    return Module((*forward, *moved), (*backward, *twice), flops)
-
-
-def _product(elements: float, depth: float, rows: float, columns: float) -> Kernel:
-    traffic_B = _ITEM_B * (rows * depth + depth * columns + elements)
-    return Kernel(product_s, {"elements": elements, "depth": depth, "flops": 2, "traffic_B": traffic_B})
 
 
 def _attention(shape: ModelShape, degrees: Degrees) -> Module:
@@ -103,7 +84,7 @@ def _attention(shape: ModelShape, degrees: Degrees) -> Module:
         inner = (heads + 2 * groups) * width
         kernel = _flash(shape, degrees, heads, width, rows * (2 * heads + 2 * groups) * width * _ITEM_B)
         rotated_B = [2.0 * rows * (heads + groups) * width * _ITEM_B] * 3  # two norms of heads, rotation, layouts
-        return _module([(rows, hidden, inner), (rows, heads * width, hidden)], norms_B + rotated_B, kernel)
+        return module_of([(rows, hidden, inner), (rows, heads * width, hidden)], norms_B + rotated_B, kernel)
     key = latent.nope + latent.rope
     compressed = latent.query + latent.key_value + latent.rope
     products = [
@@ -114,7 +95,7 @@ def _attention(shape: ModelShape, degrees: Degrees) -> Module:
     ]
     kernel = _flash(shape, degrees, heads, key, rows * heads * (2 * key + 2 * latent.value) * _ITEM_B)
     moved_B = [2.0 * part * compressed * _ITEM_B, *[2.0 * rows * heads * key * _ITEM_B] * 3]
-    return _module([(float(a), float(b), float(c)) for a, b, c in products], norms_B + moved_B, kernel)
+    return module_of([(float(a), float(b), float(c)) for a, b, c in products], norms_B + moved_B, kernel)
 
 
 def _flash(shape: ModelShape, degrees: Degrees, heads: int, width: int, traffic_B: float) -> Module:
@@ -134,12 +115,17 @@ def _dense(shape: ModelShape, degrees: Degrees) -> Module:
         shape.feed_forward // degrees.tensor,
     )
     products = [(float(rows), float(shape.hidden), 2.0 * inner), (float(rows), float(inner), float(shape.hidden))]
-    return _module(products, [2.0 * part * shape.hidden * _ITEM_B, *_gates_B(shape, rows, inner)])
+    return module_of(products, [2.0 * part * shape.hidden * _ITEM_B, *_gates_B(shape, rows, inner)])
 
 
 def _gates_B(shape: ModelShape, rows: int, inner: int) -> list[float]:
     """Reads two halves and writes their product; unfused, the activation is a pass of its own."""
     whole = float(rows * inner * _ITEM_B)
+    if shape.clamped:
+        return [
+            *[2 * 2 * (whole + rows * inner * _FP32_B)] * 3,
+            3 * whole,
+        ]  # both halves cast, cut off, and where they were
     return [3 * whole] if shape.fused_activation else [2 * whole, 3 * whole]
 
 
@@ -159,12 +145,14 @@ def _experts(shape: ModelShape, degrees: Degrees) -> Module:
     router = Kernel(product_float32_s, scores)
     choice = Kernel(pass_s, {"traffic_B": 8.0 * part * experts.count * _FP32_B})
     flops = 2.0 * part * experts.count * hidden
-    return _module(products, passes_B, Module((router, choice), (router, router, choice), flops))
+    return module_of(products, passes_B, Module((router, choice), (router, router, choice), flops))
 
 
 def _around(shape: ModelShape, degrees: Degrees) -> Module:
-    """Two sums of a layer with what went before."""
-    return _module([], [3.0 * (tokens(shape, degrees) // degrees.tensor) * shape.hidden * _ITEM_B] * 2)
+    """Two sums of a layer with what went before, or two hyper-connections."""
+    if shape.streams is not None:
+        return streams.work(shape, tokens(shape, degrees) // degrees.tensor)
+    return module_of([], [3.0 * (tokens(shape, degrees) // degrees.tensor) * shape.hidden * _ITEM_B] * 2)
 
 
 def _head(shape: ModelShape, degrees: Degrees) -> Module:
@@ -172,4 +160,8 @@ def _head(shape: ModelShape, degrees: Degrees) -> Module:
     rows, vocabulary = tokens(shape, degrees), shape.vocabulary // degrees.tensor
     logits = float(rows * vocabulary)
     passes_B = [2.0 * rows * shape.hidden * _ITEM_B, logits * (_ITEM_B + _FP32_B), *[2 * logits * _FP32_B] * 2]
-    return _module([(float(rows), float(shape.hidden), float(vocabulary))], passes_B)
+    return module_of([(float(rows), float(shape.hidden), float(vocabulary))], passes_B)
+
+
+_MODULES = {"self_attention": _attention, "dense": _dense, "experts": _experts, "around": _around, "head": _head}
+"""How each module of a network is counted."""

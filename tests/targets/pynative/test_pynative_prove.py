@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from benchmarks.pynative import MODELS
 from ms_symtensor.bridge.pynative.prove import _wait
 from ms_symtensor.cli import main
 from ms_symtensor.errors import ExecutionError, InputError
@@ -70,6 +71,7 @@ LONGER = [
     (QWEN, {"tensor_parallel": 1, "sequence_parallel": False, "dense_fsdp_shard_size": 2}),
     (DEEPSEEK, {"tensor_parallel": 2, "expert_parallel": 4}),
     (DEEPSEEK, {"tensor_parallel": 1, "sequence_parallel": False, "expert_parallel": 2}),
+    (MODELS["deepseek_v4"], {"expert_parallel": 4, "dense_fsdp_shard_size": 2}),
 ]
 
 

@@ -1,5 +1,6 @@
 """Recomputation by MindSpore's own `recompute`, and what is left out of it."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import mindspore
@@ -35,6 +36,11 @@ class _Recomputed(nn.Cell):
         if inner is None or name in self.__dict__["_cells"]:
             return super().__getattr__(name)
         return getattr(inner, name)
+
+    def parameters_and_names(self, name_prefix: str = "", expand: bool = True) -> Iterator[tuple[str, Any]]:
+        """Without this wrapper's own name, as hyper-parallel's has them: MindFormers' rules for sharding go by names."""
+        for name, parameter in super().parameters_and_names(name_prefix, expand):
+            yield ".".join(part for part in name.split(".") if part != "_checkpoint_wrapped_module"), parameter
 
     def construct(self, *args: Any, **kwargs: Any) -> Any:
         return mindspore.recompute(

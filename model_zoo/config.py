@@ -294,10 +294,11 @@ class TransformerConfig:
             raise InputError(
                 f"{self.name}: {delta.value_heads} value heads of linear attention do not divide by {delta.key_heads} key heads"
             )
-        if self.seq_length & (self.seq_length - 1) and any(kind.linear for kind in self.kinds):
+        is_power = self.seq_length > 1 and not self.seq_length & (self.seq_length - 1)
+        if not is_power and any(kind.linear for kind in self.kinds):
             raise InputError(
-                f"{self.name}: seq_length is {self.seq_length}; gated linear attention takes a power of two, of which it makes"
-                f" chunks of {DELTA_CHUNK} tokens"
+                f"{self.name}: seq_length is {self.seq_length}; gated linear attention takes 2, 4, 8 or another power of two, of"
+                f" which it makes chunks of {DELTA_CHUNK} tokens"
             )
 
     @property

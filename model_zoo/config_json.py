@@ -112,7 +112,7 @@ def _network(data: Mapping[str, Any], name: str, seq_length: int | None, approxi
     facts["seq_length"] = seq_length or min(
         DEFAULT_SEQ_LENGTH, facts.get("max_position_embeddings") or facts.get("longest") or math.inf
     )
-    there = {FULL, SLIDING, *([LINEAR] if facts.get("delta.key_heads") else [])}
+    there = {FULL, SLIDING, *([LINEAR] if "delta.key_heads" in facts else [])}
     for part in sorted({*attention_types(facts, layers)} - there):
         if part == INDEXED and "indexer.heads" in facts:
             continue

@@ -255,6 +255,37 @@ def test_a_mistake_is_told_in_a_line(keys: dict[str, Any], said: str, tmp_path: 
     assert len(str(error.value)) <= 450 and "config.json" in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("keys", "length", "said"),
+    [
+        ({}, 3000, "seq_length is 3000; gated linear attention takes .* power of two"),
+        ({}, 1, "seq_length is 1; gated linear attention takes .* power of two"),
+        ({"linear_num_value_heads": 24}, 4096, "24 value heads of linear attention do not divide by 16 key heads"),
+        ({"linear_num_key_heads": 0}, 4096, "linear_num_key_heads is 0: give a whole number above 0"),
+        ({"linear_conv_kernel_dim": 1}, 4096, "linear_conv_kernel_dim is 1"),
+    ],
+)
+def test_linear_attention_that_is_none_is_told_in_a_line(
+    keys: dict[str, int], length: int, said: str, tmp_path: Path
+) -> None:
+    data = json.loads((FILES / "qwen3_next_80b_a3b.json").read_text()) | keys
+    (tmp_path / "config.json").write_text(json.dumps(data))
+    with pytest.raises(InputError, match=said) as error:
+        read(tmp_path / "config.json", seq_length=length)
+    assert len(str(error.value)) <= 450
+
+
+def test_published_keys_of_qwen3_next_mean_its_class(tmp_path: Path) -> None:
+    data = json.loads((FILES / "qwen3_next_80b_a3b.json").read_text())
+    for key in ("layer_types", "rope_parameters"):
+        del data[key]
+    old = {"full_attention_interval": 4, "partial_rotary_factor": 0.25, "rope_theta": 1e4, "use_sliding_window": False}
+    (tmp_path / "config.json").write_text(json.dumps(data | old | {"mtp_num_hidden_layers": 1}))
+    found = read(tmp_path / "config.json")
+    assert replace(found.config, name="qwen3_next_80b_a3b") == read(FILES / "qwen3_next_80b_a3b.json").config
+    assert any(note.startswith("mtp_num_hidden_layers is left out") for note in found.notes)
+
+
 def test_a_file_without_a_model_type_asks_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     keys = {key: value for key, value in QWEN3.items() if key != "model_type"}
     (tmp_path / "mine.json").write_text(json.dumps(keys))

@@ -18,6 +18,7 @@ from ms_symtensor.program.partition import partition
 from ms_symtensor.program.program import Program
 from ms_symtensor.program.settings import Recompute, StagePlan
 from ms_symtensor.report.text import seconds, size, table
+from ms_symtensor.search.folded.alternating import joint_stage, merge_period
 from ms_symtensor.search.folded.folding import Fold, few_blocks, fold, shorten
 from ms_symtensor.strategy.plan import Plan
 from ms_symtensor.tensor.graph import Graph
@@ -40,13 +41,17 @@ def priced(
 
     `runtime`: that of the plan they stand beside; None: MindSpore's.
     """
-    found, folded = [], fold(graph)
-    known = meanings(graph)
+    found, known, under = [], meanings(graph), runtime or load(DEFAULT)
+    together = merge_period(graph)
+    of_graph, of_together = fold(graph), fold(together)
     for name, stage in stages.items():
+        joint = joint_stage(stage, together)
         try:
-            cost = plan_price(
-                _bill(graph, folded, stage, known, runtime or load(DEFAULT)), cluster, runtime or load(DEFAULT)
-            )
+            if joint is None:
+                bill = _bill(graph, of_graph, stage, known, under)
+            else:
+                bill = _bill(together, of_together, joint, known, under)
+            cost = plan_price(bill, cluster, under)
         except InvalidStrategyError:
             continue
         found.append(Alternative(name, cost.step_time_s, cost.peak_memory_B))

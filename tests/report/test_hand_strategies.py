@@ -1,5 +1,7 @@
 """The price of strategies that people write by hand."""
 
+from pathlib import Path
+
 import pytest
 
 from model_zoo import dimensions_of
@@ -8,7 +10,7 @@ from ms_symtensor.cluster.load import load
 from ms_symtensor.cost.plan_price import price_plan
 from ms_symtensor.cost.runtime import runtime_of
 from ms_symtensor.cost.step import price
-from ms_symtensor.models import Model
+from ms_symtensor.models import Model, resolve
 from ms_symtensor.program.partition import partition
 from ms_symtensor.program.settings import OptimizerLevel, Recompute, Settings
 from ms_symtensor.report.alternatives import priced
@@ -44,3 +46,15 @@ def test_they_are_priced_as_the_plan_beside_them_is(runtime: str, hide: str) -> 
         }
     )
     assert found[0].step_time_s < priced(graph, by_hand, A2)[0].step_time_s
+
+
+@pytest.mark.parametrize("recomputes", [False, True])
+def test_few_periods_of_blocks_have_the_price_of_all(recomputes: bool) -> None:
+    model = resolve(str(Path(__file__).parents[1] / "data/configs/gpt_oss_20b.json"), 8, 256)
+    recompute = dict.fromkeys(model.graph.blocks if recomputes else (), Recompute())
+    by_hand = model.by_hand(Settings(8, optimizer_level=OptimizerLevel.LEVEL1, recompute=recompute))
+    fastest = priced(model.graph, by_hand, A2)[0]
+    stage = by_hand[fastest.name]
+    whole = price(model.graph, stage, partition(model.graph, stage), A2)
+    assert fastest.step_time_s == pytest.approx(whole.step_time_s, rel=1e-12)
+    assert fastest.peak_memory_B == whole.peak_memory_B

@@ -126,6 +126,18 @@ def split_period(plan: Plan, together: Graph, limits: Limits) -> Plan:
     )
 
 
+def joint_stage(stage: StagePlan, together: Graph) -> StagePlan | None:
+    """`stage`, of the blocks as they are, for `together`; None where blocks of one period recompute in part, or not alike."""
+    of_blocks = stage.settings.recompute
+    found: dict[str, Recompute] = {}
+    for names in together.blocks:
+        first, *others = (of_blocks.get(name) for name in names.split(JOINT))
+        if any(one != first for one in others) or (first is not None and others and first.in_part):
+            return None
+        found |= {} if first is None else {names: first}
+    return replace(stage, settings=replace(stage.settings, recompute=found))
+
+
 def separated(together: Graph) -> Graph:
     """The graph that `together` was `merge_period` of."""
     if longest(together) == 1:

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from ms_symtensor.program.recomputation import name_in_block, of_part
-from ms_symtensor.program.settings import Recompute
-from ms_symtensor.search.folded.alternating import merge_period, separated
+from ms_symtensor.program.settings import Recompute, Settings, StagePlan
+from ms_symtensor.search.folded.alternating import joint_stage, merge_period, separated
 from ms_symtensor.search.folded.folding import fold
 from tests.strategy.plans import small_graph
 
@@ -59,3 +59,18 @@ def test_what_a_joined_block_makes_again_is_told_part_by_part():
     assert [of_part(whole, n) for n in (0, 1)] == [whole, whole]
     assert [of_part(kept, n) for n in (0, 1)] == [Recompute(kept=("add_attention",)), Recompute(kept=("x.y",))]
     assert [of_part(only, n) for n in (0, 1)] == [None, Recompute(only=("add_attention",))]
+
+
+def test_what_is_recomputed_alike_in_a_period_is_that_of_the_joined_block():
+    together = merge_period(network("abababab"))
+
+    def joined(recompute):
+        found = joint_stage(StagePlan({}, Settings(8, recompute=recompute)), together)
+        return found and dict(found.settings.recompute)
+
+    blocks = [f"layers.{n}" for n in range(8)]
+    assert joined(dict.fromkeys(blocks, Recompute())) == dict.fromkeys(together.blocks, Recompute())
+    assert joined(dict.fromkeys(blocks[:2], Recompute())) == {together.blocks[0]: Recompute()}
+    assert joined({}) == {}
+    assert joined({blocks[0]: Recompute()}) is None
+    assert joined(dict.fromkeys(blocks, Recompute(kept=("feed_forward.up.matmul",)))) is None

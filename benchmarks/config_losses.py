@@ -96,7 +96,7 @@ TINY: Mapping[str, dict[str, Any]] = {
     "deepseek_v2": _MLA | _ROUTED | {"topk_method": "group_limited_greedy", "n_group": 2, "topk_group": 1},
     "deepseek_v3": _MLA | _ROUTED | {"n_group": 2, "topk_group": 1, "first_k_dense_replace": 1},
     "deepseek_v32": _MLA | _ROUTED | _INDEXED | {"n_group": 2, "topk_group": 1, "first_k_dense_replace": 1},
-    "glm_moe_dsa": _MLA | _ROUTED | _INDEXED,
+    "glm_moe_dsa": _MLA | _ROUTED | _INDEXED | {"index_topk_freq": 2},
     "qwen3_next": _DELTA | _EIGHT | {"shared_expert_intermediate_size": 20}, "qwen3_5_text": _DELTA,
     "qwen3_5_moe_text": _DELTA | _EIGHT | {"shared_expert_intermediate_size": 20},
     "qwen2_vl": _IMAGES, "qwen2_5_vl": _IMAGES, "qwen3_vl": _HEADS | _IMAGES, "qwen3_vl_moe": _HEADS | _EIGHT | _IMAGES,

@@ -47,11 +47,12 @@ def constants(config: TransformerConfig) -> Constants:
 class TransformerBlock(nn.Cell):
     """One layer: attention and feed-forward, each with a residual sum. Norms stand before these branches, after them or both
     (decoder), or after the sum (encoder). Branches that stand side by side read the block's input, of their own norms or one.
+    Where blocks share the choice of an indexer, it goes in and out behind x; see `LatentAttention`.
     """
 
     def __init__(self, config: TransformerConfig, shared: Constants, kind: BlockKind) -> None:
         super().__init__()
-        self.kind = str(kind)
+        self.kind, self.shares_choice, self.passes_choice = str(kind), kind.shares_choice, config.passes_choice
         self.is_decoder = config.causal
         before, after = config.norms_branches
         self.norms_before, self.norms_after = before or not config.causal, after and config.causal
@@ -67,7 +68,7 @@ class TransformerBlock(nn.Cell):
             self.attention = GatedDelta(config)
         elif config.latent_attention is not None:
             assert tables is not None
-            self.attention = LatentAttention(config, tables, mask, shared.index_rotary)
+            self.attention = LatentAttention(config, tables, mask, shared.index_rotary, kind.shares_choice)
         else:
             self.attention = SelfAttention(config, tables, mask, kind.window)
         if kind.experts:
@@ -82,10 +83,13 @@ class TransformerBlock(nn.Cell):
             self.scale = Tensor(config.branch_scale, dtype_of(config.compute_dtype))
             self.scale_attention, self.scale_feed_forward = ops.Mul(), ops.Mul()
 
-    def construct(self, x: Tensor) -> Tensor:
+    def construct(self, x: Tensor, hidden: Tensor | None = None) -> Tensor | tuple[Tensor, Tensor]:
         if self.is_decoder:
             read = self.attention_norm(x) if self.norms_before else x
-            attended = self.attention(read)
+            if self.passes_choice:
+                attended, hidden = self.attention(read, hidden) if self.shares_choice else self.attention(read)
+            else:
+                attended = self.attention(read)
             attended = self.attended_norm(attended) if self.norms_after else attended
             attended = self.scale_attention(attended, self.scale) if self.is_scaled else attended
             if not self.is_parallel:
@@ -97,7 +101,8 @@ class TransformerBlock(nn.Cell):
             fed = self.scale_feed_forward(fed, self.scale) if self.is_scaled else fed
             if self.is_parallel:
                 x = self.add_attention(x, attended)
-            return self.add_feed_forward(x, fed)
+            x = self.add_feed_forward(x, fed)
+            return (x, hidden) if self.passes_choice else x
         x = self.attention_norm(self.add_attention(x, self.attention(x)))
         return self.feed_forward_norm(self.add_feed_forward(x, self.feed_forward(x)))
 

@@ -6,7 +6,8 @@ from model_zoo.emitter import Value
 from ms_symtensor.tensor.graph import Constant, TensorType
 
 
-def latent_attention(b: Layers, x: Value) -> Value:
+def latent_attention(b: Layers, x: Value, hidden: Value | None = None) -> tuple[Value, Value | None]:
+    """`hidden`: what a block before has chosen, or nothing; the second result is what the next may share."""
     c, latent = b.config, b.config.latent_attention
     assert latent is not None
     tokens, plain, bias = x.shape[0], c.head_dim - latent.rotary_head_dim, c.linear_bias
@@ -20,7 +21,8 @@ def latent_attention(b: Layers, x: Value) -> Value:
         narrow = x
         if latent.query_rank:
             narrow = b.norm("query_norm", b.linear("query_down", x, latent.query_rank, bias))
-        hidden = indexer(b, x, narrow) if c.indexer is not None else None
+        if c.indexer is not None and hidden is None:
+            hidden = indexer(b, x, narrow)
         rotary = heads_of("query_rotary", narrow, c.num_heads, latent.rotary_head_dim)
         rotary = b.rotary_embedding("rotate_query", rotary)
         query = b.concat("join_query", [heads_of("query", narrow, c.num_heads, plain), rotary], -1)
@@ -39,4 +41,4 @@ def latent_attention(b: Layers, x: Value) -> Value:
             arguments = (out, Constant((0, 0, 0, 0)), Constant(shape))
             out = b.emit.op("Slice", "cut_value", arguments, TensorType(shape, out.dtype))[0]
         out = b.reshape("merge_heads", out, (tokens, c.num_heads * latent.value_head_dim))
-        return b.linear("output", out, c.hidden_size, bias)
+        return b.linear("output", out, c.hidden_size, bias), hidden

@@ -7,7 +7,8 @@ from model_zoo.emitter import Argument, Emitter, Value
 from model_zoo.phase import EIGHT_BITS
 from ms_symtensor.tensor.graph import Attribute, Constant, Source, TensorType
 
-_TYPE_ID = {"float16": 42, "float32": 43, "bfloat16": 45}  # MindSpore's numbers of element types, as Cast takes them
+_TYPE_ID = {"float16": 42, "float32": 43, "bfloat16": 45}
+"""MindSpore's numbers of element types, as Cast takes them."""
 
 
 def float32(value: float) -> float:

@@ -32,6 +32,8 @@ def build_graph(config: TransformerConfig) -> Graph:
 
 
 class _Network(Layers):
+    chosen: Value | None = None  # by the last indexer so far
+
     def transformer_block(self, x: Value, kind: BlockKind) -> Value:
         c = self.config
         feed_forward = self.mixture_of_experts if kind.experts else self.dense_feed_forward
@@ -59,7 +61,10 @@ class _Network(Layers):
     def attend(self, x: Value, kind: BlockKind) -> Value:
         if kind.linear:
             return gated_delta(self, x)
-        return self.self_attention(x, kind) if self.config.latent_attention is None else latent_attention(self, x)
+        if self.config.latent_attention is None:
+            return self.self_attention(x, kind)
+        attended, self.chosen = latent_attention(self, x, self.chosen if kind.shares_choice else None)
+        return attended
 
     def mixture_of_experts(self, x: Value) -> Value:
         return mixture_of_experts(self, x)

@@ -147,7 +147,8 @@ class BlockKind:
     """What may differ from block to block.
 
     `window`: tokens that a query sees, itself among them; 0: all up to itself. `rotary_base` 0: the network's. `linear`: gated
-    linear attention in the place of attention.
+    linear attention in the place of attention. `shares_choice`: its queries see the keys that the last indexer before it chose,
+    and it has none of its own (arXiv:2603.12201).
     """
 
     experts: bool = False
@@ -155,6 +156,7 @@ class BlockKind:
     rotary: bool = True
     rotary_base: float = 0.0
     linear: bool = False
+    shares_choice: bool = False
 
 
 @dataclass(frozen=True)
@@ -278,6 +280,8 @@ class TransformerConfig:
             self.latent_attention and self.latent_attention.query_rank and self.causal
         ):
             raise InputError(f"{self.name}: an indexer reads the narrow query of a decoder's latent attention")
+        if self.passes_choice and (self.indexer is None or self.kinds[0].shares_choice):
+            raise InputError(f"{self.name}: the first block has an indexer where others share its choice")
         if self.attention not in ("flash", "self"):
             raise InputError(f'{self.name}: unknown attention {self.attention!r}; known: "flash", "self"')
         if self.position == "distance" and (self.attention == "self" or self.latent_attention is not None):
@@ -389,13 +393,18 @@ class TransformerConfig:
         return self.lora is None or self.lora.trains_vocabulary
 
     @property
+    def passes_choice(self) -> bool:
+        """Whether blocks hand on which keys queries see."""
+        return any(kind.shares_choice for kind in self.kinds)
+
+    @property
     def of_indexer(self) -> "TransformerConfig":
         """The layers of the indexer: its heads, one key for all of them, a LayerNorm."""
         assert self.indexer is not None
         own = self.indexer
         return replace(
             self, num_heads=own.heads, n_kv_heads=1, head_dim=own.head_dim, rotated_size=self.rotary_size, norm="layer_norm",
-            norm_epsilon=INDEXER_EPSILON, latent_attention=None, indexer=None, lora=None, frozen=True,
+            norm_epsilon=INDEXER_EPSILON, latent_attention=None, indexer=None, lora=None, frozen=True, kinds=(),
         )  # fmt: skip
 
     @property

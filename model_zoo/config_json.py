@@ -122,8 +122,6 @@ def _network(data: Mapping[str, Any], name: str, seq_length: int | None, approxi
             refused.setdefault("chunked attention", []).append("attention_chunk_size")
     if facts.get("tempers") and facts["seq_length"] >= (facts.get("tempered_from") or 0):
         refused["queries scaled by position"] = ["attn_temperature_tuning"]  # of later positions than that alone
-    if shared := derived.shared_choices(facts):
-        refused["a choice of keys that blocks share"] = shared
     notes = _approximated(refused, approximate)
     if approximate:
         facts["layer_types"] = [t if t in (CHUNKED, *there) else FULL for t in attention_types(facts, layers)]

@@ -94,17 +94,6 @@ def indexer_sizes(facts: dict[str, Any], latent: LatentSizes | None) -> IndexerS
     return sizes
 
 
-def shared_choices(facts: Mapping[str, Any]) -> list[str]:
-    """The keys that say that blocks take the choice of a block before them."""
-    if not facts.get("indexer.keys"):
-        return []
-    if facts.get("indexer_types") is not None:
-        return ["indexer_types"] if "shared" in facts["indexer_types"] else []
-    if facts.get("indexer_pattern") is not None:
-        return ["index_topk_pattern"] if {"S", "shared"} & {*facts["indexer_pattern"]} else []
-    return ["index_topk_freq"] if (facts.get("indexer_step") or 1) > 1 else []
-
-
 def delta_sizes(facts: Mapping[str, Any]) -> DeltaSizes:
     """The heads of gated linear attention. Errors: InputError for sizes that are none, and for a convolution of one token."""
     names = ("key_heads", "value_heads", "key_size", "value_size", "kernel")

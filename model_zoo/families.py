@@ -120,7 +120,6 @@ TOWERLESS = frozenset({
 
 NEAREST: Mapping[str, str] = {
     "sparse attention with an indexer": "full attention, without the indexer's weights",
-    "a choice of keys that blocks share": "a choice of every block, with an indexer of its own",
     "routing by a sparse mixer": "softmax routing",
     "chunked attention": "a window as wide as a chunk",
     "queries scaled by position": "queries as they are",
@@ -430,7 +429,7 @@ FAMILIES: Mapping[str, Family] = {  # the text network of a multimodal one has i
         fixed=_SIGMOID, silent={"latent.query_rank": 2048},
         keys=_INDEXED | {
             "indexer_types": "indexer_types", "index_topk_pattern": "indexer_pattern", "index_topk_freq": "indexer_step",
-            "index_skip_topk_offset": "", "indexer_rope_interleave": "",
+            "index_skip_topk_offset": "indexer_offset", "indexer_rope_interleave": "",
         },
     ),
     "glm4_moe": Family(

@@ -11,7 +11,8 @@ from model_zoo.layers import Linear, Norm, RotaryEmbedding, core_attention, dtyp
 class LatentAttention(nn.Cell):
     """[tokens, hidden] -> [tokens, hidden]. Each head's query and key are a part without and a part with rotation, the latter
     of the key the same for all heads. Projections that DeepSeek stores together are separate here, as MindFormers has them.
-    `index_tables`: those of an indexer, which then hides keys from queries; `mask` is what it adds to scores.
+    `index_tables`: those of an indexer, which then hides keys from queries; `mask` is what it adds to scores. Where blocks share
+    its choice, that is the second result, and of those that do the second argument.
     """
 
     def __init__(
@@ -20,6 +21,7 @@ class LatentAttention(nn.Cell):
         tables: tuple[Tensor, Tensor],
         mask: Tensor | None,
         index_tables: tuple[Tensor, Tensor] | None = None,
+        shares_choice: bool = False,
     ) -> None:
         super().__init__()
         latent = config.latent_attention
@@ -55,16 +57,17 @@ class LatentAttention(nn.Cell):
             self.pad_value, self.cut_value = ops.Concat(axis=-1), ops.Slice()
         self.merge_heads = ops.Reshape()
         self.output = Linear(config, self.heads * self.value_size, hidden, bias)
-        self.is_sparse = index_tables is not None
-        if index_tables is not None:
+        self.has_indexer, self.passes_choice = index_tables is not None and not shares_choice, config.passes_choice
+        if index_tables is not None and not shares_choice:
             assert mask is not None
             self.indexer = Indexer(config, index_tables, mask)
 
-    def construct(self, x: Tensor) -> Tensor:
+    def construct(self, x: Tensor, hidden: Tensor | None = None) -> Tensor | tuple[Tensor, Tensor]:
         tokens = x.shape[0]
         batch, seq, heads = tokens // self.seq_length, self.seq_length, self.heads
         latent = self.query_norm(self.query_down(x)) if self.is_narrow else x
-        hidden = self.indexer(x, latent) if self.is_sparse else None
+        if self.has_indexer:
+            hidden = self.indexer(x, latent)
         query = self.split_query(self.query(latent), (batch, seq, heads, self.plain_size))
         rotary = self.split_query_rotary(self.query_rotary(latent), (batch, seq, heads, self.rotary_size))
         rotary = self.rotate_query(rotary)
@@ -81,4 +84,4 @@ class LatentAttention(nn.Cell):
         else:
             out = self.core(query, key, value, hidden)
         out = self.merge_heads(out, (tokens, heads * self.value_size))
-        return self.output(out)
+        return (self.output(out), hidden) if self.passes_choice else self.output(out)

@@ -24,8 +24,9 @@ def kinds_of(facts: Facts, number: int) -> tuple[BlockKind, ...]:
         SLIDING: int(facts.get("window") or 0), CHUNKED: int(facts.get("chunk") or 0),
     }  # fmt: skip
     local = float(facts.get("local_base") or 0.0)
+    shares = _shares_choice(facts, number)
     return tuple(
-        BlockKind(has_experts(n), width[kind], turns[n], local if kind == SLIDING else 0.0, kind == LINEAR)
+        BlockKind(has_experts(n), width[kind], turns[n], local if kind == SLIDING else 0.0, kind == LINEAR, shares[n])
         for n, kind in enumerate(types)
     )
 
@@ -44,6 +45,21 @@ def attention_types(facts: Facts, number: int) -> list[str]:
     period = facts.get("window_period") or 0  # Gemma 2 and 3: the last block of so many has none; as a pattern: LLLG
     period, shift = len(period) if isinstance(period, str) else int(period), 1 - int(facts.get("window_shift") or 0)
     return [FULL if n < full or (period and (n + shift) % period == 0) else SLIDING for n in range(number)]
+
+
+def _shares_choice(facts: Facts, number: int) -> list[bool]:
+    """Which blocks take the choice of keys of a block before them: told one by one, in a pattern, or all but every so many."""
+    if not facts.get("indexer.keys"):
+        return [False] * number
+    types, pattern = facts.get("indexer_types"), facts.get("indexer_pattern")
+    if types is not None or pattern is not None:
+        key, said = ("index_topk_pattern", list(pattern or ())) if types is None else ("indexer_types", types)
+        if unknown := {*said} - {"full", "shared", "F", "S"}:
+            raise InputError(f"{key} has {sorted(unknown)[0]!r}: known are full and shared (F and S in a pattern)")
+        return [one in ("shared", "S") for one in _every(said, number, key)]
+    step, offset = facts.get("indexer_step") or 1, facts.get("indexer_offset")
+    first = 2 if offset is None else offset
+    return [max(n - first + 1, 0) % step > 0 for n in range(number)]
 
 
 def _rotated(facts: Facts, number: int) -> list[bool]:

@@ -51,6 +51,7 @@ class Transformer(nn.Cell):
         self.is_scaled = config.embedding_scale != 1.0
         if self.is_scaled:
             self.scale, self.mul_scale = Tensor(config.embedding_scale, self.compute_dtype), ops.Mul()
+        self.passes_choice = config.passes_choice
         self.shared, self.block = shared or constants(config), block_class(config)
         self.layers = nn.CellList([self.block(config, self.shared, config.kind(i)) for i in range(config.num_layers)])
         self.norms_embedding = config.embedding_norm
@@ -72,8 +73,13 @@ class Transformer(nn.Cell):
         return self.embedding_norm(x) if self.norms_embedding else x
 
     def run_layers(self, x: Tensor) -> Tensor:
+        if not self.passes_choice:
+            for layer in self.layers:
+                x = layer(x)
+            return x
+        hidden = None
         for layer in self.layers:
-            x = layer(x)
+            x, hidden = layer(x, hidden) if layer.shares_choice else layer(x)
         return x
 
     def loss_of(self, x: Tensor, labels: Tensor, loss_mask: Tensor) -> Tensor:

@@ -23,6 +23,7 @@ class SecondToken(nn.Cell):
         self.hidden_norm, self.embedding_norm = Norm(config, self.hidden_size), Norm(config, self.hidden_size)
         self.concat = ops.Concat(axis=-1)
         self.project = Linear(config, 2 * self.hidden_size, self.hidden_size, config.linear_bias)
+        self.passes_choice = config.passes_choice
         self.block = block(config, shared, config.second_token_kind)
         self.norm = Norm(config, self.hidden_size)
         self.head = VocabularyHead(config, has_bias=False)
@@ -38,6 +39,7 @@ class SecondToken(nn.Cell):
         embedded = self.cast_embedding(self.gather(table, next_ids, 0), self.compute_dtype)
         embedded = self.flatten_embedding(embedded, (tokens, self.hidden_size))
         x = self.project(self.concat((self.embedding_norm(embedded), self.hidden_norm(hidden))))
-        logits = self.head(self.norm(self.block(x)), output_table)
+        x = self.block(x)[0] if self.passes_choice else self.block(x)
+        logits = self.head(self.norm(x), output_table)
         loss = self.loss(logits, self.flatten_labels(labels, (tokens,)), self.flatten_mask(loss_mask, (tokens, 1)))
         return self.mul_weight(loss, self.weight)

@@ -205,8 +205,8 @@ class FirstBlock(TransformerBlock):
         super().__init__(config, shared, kind)
         self.width, self.flatten = config.hidden_size, ops.Reshape()
 
-    def construct(self, x: Tensor) -> Tensor:
-        return super().construct(self.flatten(x, (x.shape[0] * x.shape[1], self.width)))
+    def construct(self, x: Tensor, hidden: Tensor | None = None) -> Tensor | tuple[Tensor, Tensor]:
+        return super().construct(self.flatten(x, (x.shape[0] * x.shape[1], self.width)), hidden)
 
 
 class VisionLanguage(Transformer):

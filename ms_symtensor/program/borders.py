@@ -40,8 +40,11 @@ NO_BORDERS = Borders()
 def why_not_sent(kind: TensorType) -> str:
     """Why a tensor of `kind` cannot go from one stage to another; empty if it can.
 
-    MindSpore 2.10.0 infers a number for a Receive without dims, forward and backward, which no operator on tensors takes.
+    MindSpore 2.10.0 infers a number for a Receive without dims, forward and backward, which no operator on tensors takes. Its
+    Send takes floats, int32 and int8 alone; of an int8 it waits for a gradient that no stage sends.
     """
+    if kind.shape and kind.dtype == "bool":
+        return "MindSpore sends no bool from stage to stage"
     if kind.shape:
         return ""
     return (

@@ -16,6 +16,7 @@ class Reference:
 
     def __init__(self, config: TransformerConfig, weights: dict[str, Array]):
         self.config, self.weights = config, weights
+        self.chosen: NDArray[np.bool_] = np.zeros(0, bool)
 
     def loss(self, input_ids: NDArray[np.int32], *rest: NDArray[Any]) -> float:
         """Masked mean cross entropy; the inputs are those of the network."""
@@ -61,7 +62,7 @@ class Reference:
             if kind.linear:
                 y = gated_delta_result(self, f"{name}.attention", y)
             elif self.config.latent_attention:
-                y = self._latent_attention(f"{name}.attention", y)
+                y = self._latent_attention(f"{name}.attention", y, kind.shares_choice)
             else:
                 y = self._attention(f"{name}.attention", y, kind)
             block, scale = x, self.config.branch_scale
@@ -125,7 +126,7 @@ class Reference:
             out = out * _sigmoid(self._linear(f"{name}.gate", x))
         return self._linear(f"{name}.output", out)
 
-    def _latent_attention(self, name: str, x: Array) -> Array:
+    def _latent_attention(self, name: str, x: Array, shares_choice: bool) -> Array:
         """As the paper writes it, head by head."""
         c, sizes = self.config, self.config.latent_attention
         assert sizes is not None
@@ -138,7 +139,8 @@ class Reference:
         seq = x.shape[1]
         seen = np.tril(np.ones((seq, seq), bool))
         if c.indexer:
-            seen = seen & self._chosen(f"{name}.indexer", x, queries)
+            self.chosen = self.chosen if shares_choice else self._chosen(f"{name}.indexer", x, queries)
+            seen = seen & self.chosen
         out = []
         for head in range(c.num_heads):
 

@@ -122,6 +122,10 @@ _PARTS = {
         "num_layers": 2, "n_kv_heads": 4, "latent_attention": LatentSizes(24, 16, 8, 8), "indexer": IndexerSizes(4, 16, 8),
         "second_token_weight": 0.3,
     },
+    "keys that blocks share": {
+        "num_layers": 4, "n_kv_heads": 4, "latent_attention": LatentSizes(24, 16, 8, 8), "indexer": IndexerSizes(4, 16, 8),
+        "second_token_weight": 0.3, "kinds": (BlockKind(), BlockKind(), *[BlockKind(shares_choice=True)] * 2),
+    },
     "keys that an indexer chooses for plain operators": {
         "num_layers": 1, "attention": "self", "n_kv_heads": 4, "latent_attention": LatentSizes(24, 16, 8, 8, pads_values=True),
         "indexer": IndexerSizes(4, 8, 128), "lora": Lora(4, 8.0, False),

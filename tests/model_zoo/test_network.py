@@ -88,6 +88,10 @@ PARTS = {
         _ROTARY, name="sparse", n_kv_heads=4, head_dim=12, latent_attention=LatentSizes(16, 10, 4, 6),
         indexer=IndexerSizes(16, 8, 3), seq_length=9,
     ),
+    "keys that blocks share": replace(
+        _ROTARY, name="shares", n_kv_heads=4, head_dim=12, latent_attention=LatentSizes(16, 10, 4, 6), num_layers=3,
+        indexer=IndexerSizes(16, 8, 3), seq_length=9, kinds=(BlockKind(), BlockKind(shares_choice=True), BlockKind()),
+    ),
     "norms without weights": replace(_ROTARY, name="no_weight", norm="layer_norm_no_weight", branch_scale=2.0),
 }  # fmt: skip
 

@@ -105,6 +105,15 @@ def test_a_scalar_does_not_go_from_block_to_block():
     assert why_one_stage(two_blocks(kept, op("total", "Add", OpOutput("0/mean"), OpOutput("1/ReLU")))) == ""
 
 
+def test_a_bool_does_not_go_from_block_to_block():
+    chosen = Op("0/less", "Less", (OpOutput("0/ReLU"), Constant(0.0)), (TensorType((4, 8), "bool"),), block="blocks.0")
+    behind = op("1/where", "Select", OpOutput("0/less"), OpOutput("1/ReLU"), OpOutput("1/ReLU"), block="blocks.1")
+    assert why_one_stage(two_blocks(chosen, behind)) == (
+        "0/less (Less) goes from block to block: MindSpore sends no bool from stage to stage"
+    )
+    assert why_one_stage(two_blocks(chosen)) == ""
+
+
 def test_a_reshape_is_no_border():
     inside = op("0/flat", "Reshape", OpOutput("0/ReLU"), block="blocks.0")
     assert why_one_stage(two_blocks(inside)) == ""

@@ -40,6 +40,10 @@ NETWORKS = {
         "--num-layers=4", "--seq-length=1024", "--dim=num_experts=16", "--dim=vocab_size=32000", "--fix=model_parallel=4",
     ),
     "qwen3_5": _small("intermediate_size=2048", layers=4),
+    "glm_moe_dsa": (
+        "--num-layers=5", "--seq-length=1024", "--dim=n_routed_experts=32", "--dim=vocab_size=32000", "--dim=index_topk=256",
+        "--dim=indexer_types=null", "--dim=index_topk_freq=2",
+    ),
     "minimax_m2_m2_5": ("--num-layers=2", "--seq-length=1024", "--dim=num_local_experts=16"),
     "glm_4_9b_0414": ("--num-layers=2", "--fix=model_parallel=2"),
     "qwen3_8b": ("--num-layers=2", "--lora=8"),

@@ -52,7 +52,7 @@ def refusal(config: TransformerConfig, layout: UniformLayout) -> str:
     """Why MindFormers cannot run or be told `layout`; empty: it can."""
     of = layout.degrees
     tensor = of.model_parallel
-    reason = refused_degrees(config, of) or _first(
+    reason = _of_network(config) or refused_degrees(config, of) or _first(
         (config.vocab_size % tensor, f"a vocabulary of {config.vocab_size} must divide by model_parallel {tensor}"),
         (config.experts is not None and of.expert_model_parallel != 1, "the width of an expert is not cut"),
         (layout.optimizer_level > OptimizerLevel.LEVEL2,
@@ -65,6 +65,13 @@ def refusal(config: TransformerConfig, layout: UniformLayout) -> str:
         (not of.cuts_embedding, "mcore networks cut the embedding as the head: vocab_emb_dp is turned to False"),
         (of.gathers_logits, "the loss is computed from a cut vocabulary"),
         (layout.stages.head_stage not in (-1, layout.stages.number - 1), "the head is on the last stage"),
+    )  # fmt: skip
+    return reason or _unsayable(config, layout)
+
+
+def _of_network(config: TransformerConfig) -> str:
+    """Why MindFormers has no such network, whatever its layout; empty: it has."""
+    return _first(
         (not config.causal, "it trains decoders"),
         (config.position == "distance" or config.embedding_norm or config.normed_head,
          "its networks bias no scores by distance, and normalise neither embeddings nor the head's table"),
@@ -73,7 +80,6 @@ def refusal(config: TransformerConfig, layout: UniformLayout) -> str:
         (config.indexer is not None,
          "its indexer and sparse attention are kernels in a Morph of fixed layout, which are not modelled"),
     )  # fmt: skip
-    return reason or _unsayable(config, layout)
 
 
 def _first(*checks: tuple[object, str]) -> str:

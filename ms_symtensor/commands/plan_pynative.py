@@ -33,7 +33,7 @@ def plan_pynative(chosen: argparse.Namespace) -> int:
     from ms_symtensor.targets.mindformers_pynative.graph_mode import in_graph_mode
     from ms_symtensor.targets.mindformers_pynative.planning import fixed_of, plan
 
-    require_read(chosen, *_READ, "model", "global_batch_size", "seq_length", "num_layers")
+    require_read(chosen, *_READ, "model", "global_batch_size", "seq_length", "num_layers", "dim")
     cluster = warned(load_cluster(chosen.cluster))
     require_positive("--device-num", chosen.device_num)
     require_devices(cluster, chosen.device_num)
@@ -62,14 +62,17 @@ def plan_pynative(chosen: argparse.Namespace) -> int:
 
 def _network(chosen: argparse.Namespace) -> "tuple[str, str, dict[str, Any], TransformerConfig | None]":
     """The network's name and its file, as text and as what it says: of the zoo, with its dims, or a file that is there."""
+    from model_zoo.config_json import file_of as config_file
     from ms_symtensor.commands.shared import require_positive
-    from ms_symtensor.models import is_factory
+    from ms_symtensor.models import is_factory, resolve
     from ms_symtensor.targets.mindformers_pynative.file import text_of
     from ms_symtensor.targets.mindformers_pynative.network import file_of
 
     if Path(chosen.model).suffix in (".yaml", ".yml"):
         if chosen.num_layers is not None:
             raise InputError("--num-layers is for networks of the zoo: write num_hidden_layers into the file")
+        if chosen.dim:
+            raise InputError("--dim is for a config.json: write the key into the file")
         config, text = _read(chosen.model), Path(chosen.model).read_text(encoding="utf-8")
         other = copy.deepcopy(config)
         if chosen.global_batch_size is not None:
@@ -79,16 +82,19 @@ def _network(chosen: argparse.Namespace) -> "tuple[str, str, dict[str, Any], Tra
             require_positive("--seq-length", chosen.seq_length)
             _lengthen(other, chosen.seq_length)
         return _name_of(chosen.model), text_of(text, config, other), other, None
-    if is_factory(chosen.model) or Path(chosen.model).exists():
+    if config_file(chosen.model) is None and (is_factory(chosen.model) or Path(chosen.model).exists()):
         raise InputError(
-            f"{chosen.model} is not planned for {chosen.target}: give qwen3_32b or deepseek_v3, or a YAML file of MindFormers' "
-            "PyNative mode with your dims"
+            f"{chosen.model} is not planned for {chosen.target}: give qwen3_32b or deepseek_v3, a config.json of Qwen3 or"
+            " DeepSeek-V3, or a YAML file of MindFormers' PyNative mode with your dims"
         )
-    from model_zoo import dimensions_of
-
     batch = 16 if chosen.global_batch_size is None else chosen.global_batch_size
-    network = dimensions_of(chosen.model, chosen.num_layers, chosen.seq_length, batch)
-    return chosen.model, *file_of(network, batch), network
+    options = {} if chosen.num_layers is None else {"num_layers": chosen.num_layers}
+    model = resolve(chosen.model, batch, chosen.seq_length, options, dims=chosen.dim)
+    for note in model.notes:
+        notice(note)
+    if model.config is None:
+        raise InputError(f"{chosen.model} has no PyNative class in MindFormers: give qwen3_32b or deepseek_v3")
+    return model.config.name, *file_of(model.config, batch), model.config
 
 
 def _lengthen(config: "dict[str, Any]", tokens: int) -> None:

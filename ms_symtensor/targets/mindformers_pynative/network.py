@@ -1,6 +1,7 @@
 """A network of the zoo as section `model` of a PyNative file: the shipped file of its family, with its dims."""
 
 import copy
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,16 +15,29 @@ if TYPE_CHECKING:
 FILES = Path(__file__).with_name("files")
 Config = dict[str, Any]
 
+_DIMS = frozenset((
+    "name", "hidden_size", "num_layers", "num_heads", "n_kv_heads", "head_dim", "intermediate_size", "vocab_size",
+    "max_position_embeddings", "norm_epsilon", "rotary_base", "seq_length", "batch_size", "score_size",
+))  # fmt: skip
+"""Fields of a network that are numbers of its file."""
+_OF_DEEPSEEK = _DIMS | {"experts", "latent_attention", "second_token_weight", "dense_layers"}
+_OF_EXPERTS = frozenset((
+    "number", "per_token", "intermediate_size", "shared_size", "groups", "groups_per_token", "scale", "load_imbalance",
+))  # fmt: skip
+
 
 def file_of(network: "TransformerConfig", global_batch: int) -> tuple[str, Config]:
     """A whole file for `network`, as text and as what it says. InputError where MindFormers has no PyNative class for it."""
+    from model_zoo import dimensions_of
+
     latent, experts = network.latent_attention, network.experts
-    is_plain = network.delta is None and not network.attention_gate
-    if latent is not None and experts is not None and network.norm == "rms_norm" and network.indexer is None:
-        name = "deepseek3_671b"
+    if latent is not None and experts is not None:
+        name, like = "deepseek3_671b", dimensions_of("deepseek_v3")
+        assert like.experts is not None
+        _require_like(network, network, like, _OF_DEEPSEEK)
+        _require_like(network, experts, like.experts, _OF_EXPERTS)
         config = _family(name)
-        model = config["model"]
-        model |= {
+        config["model"] |= {
             "q_lora_rank": latent.query_rank,
             "kv_lora_rank": latent.key_value_rank,
             "qk_rope_head_dim": latent.rotary_head_dim,
@@ -41,15 +55,11 @@ def file_of(network: "TransformerConfig", global_batch: int) -> tuple[str, Confi
             "num_nextn_predict_layers": 1 if network.second_token_weight else 0,
             "mtp_loss_scaling_factor": network.second_token_weight,
         }
-    elif is_plain and network.qk_norm and experts is None and latent is None and network.norm == "rms_norm":
-        name = "qwen3_32b"
-        config = _family(name)
-        config["model"] |= {"head_dim": network.head_dim, "rope_theta": network.rotary_base}
     else:
-        raise InputError(
-            f"{network.name} has no PyNative class in MindFormers 2.1, which has Qwen3 (dense) and DeepSeek-V3: plan it with "
-            "--target mindformers, for graph mode"
-        )
+        name = "qwen3_32b"
+        _require_like(network, network, dimensions_of(name), _DIMS)
+        config = _family(name)
+        config["model"] |= {"head_dim": network.head_dim}
     config["model"] |= {
         "vocab_size": network.vocab_size,
         "seq_length": network.seq_length,
@@ -60,11 +70,25 @@ def file_of(network: "TransformerConfig", global_batch: int) -> tuple[str, Confi
         "num_key_value_heads": network.n_kv_heads,
         "max_position_embeddings": max(network.max_position_embeddings, network.seq_length),
         "rms_norm_eps": network.norm_epsilon,
+        "rope_theta": network.rotary_base,
     }
     config["train_dataset"]["dataloader"]["config"]["seq_length"] = network.seq_length
     config["training"]["global_batch_size"] = global_batch
     text = (FILES / f"{name}.yaml").read_text(encoding="utf-8").partition("\n")[2]  # its first line names the network
     return text_of(text, _family(name), config), config
+
+
+def _require_like(network: "TransformerConfig", part: Any, like: Any, dims: frozenset[str]) -> None:
+    """InputError where `part` of a network differs from that of MindFormers' class in more than `dims`."""
+    for field in fields(like):
+        own, theirs = getattr(part, field.name), getattr(like, field.name)
+        if field.name not in dims and own != theirs:
+            title = "DeepSeek-V3" if "experts" in dims or dims is _OF_EXPERTS else "Qwen3 (dense)"
+            said = f"{field.name} is {own!r}"[:80]
+            raise InputError(
+                f"{network.name} has no PyNative class in MindFormers 2.1, which has Qwen3 (dense) and DeepSeek-V3: its {said},"
+                f" that of {title} {theirs!r}; plan it with --target mindformers, for graph mode"
+            )
 
 
 def _family(name: str) -> Config:

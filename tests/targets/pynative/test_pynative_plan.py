@@ -257,7 +257,7 @@ def test_pins_beyond_what_is_searched_are_kept(tmp_path: Path, capsys: pytest.Ca
     assert [data["degrees"][name] for name in ("local_batch", "context", "dense_shard")] == [8, 8, 16]
 
 
-@pytest.mark.parametrize("model", ["net.py:factory", str(QWEN.parents[4] / "examples" / "qwen3_8b.json")])
+@pytest.mark.parametrize("model", ["net.py:factory", str(QWEN.parents[4] / "README.md")])
 def test_what_is_neither_of_the_zoo_nor_a_file_of_the_trainer_is_told(
     model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -331,3 +331,30 @@ def test_larger_micro_batches_are_searched(tmp_path: Path, capsys: pytest.Captur
     found = planned("deepseek_v3", tmp_path, capsys, *request)
     pinned = planned("deepseek_v3", tmp_path, capsys, *request, "--fix", "local_batch_size=8")
     assert found["step_time_s"] <= pinned["step_time_s"]
+
+
+CONFIGS = Path(__file__).parents[2] / "data/configs"
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "value"), [("qwen3_8b", "num_hidden_layers", 36), ("kimi_k2", "n_routed_experts", 384)]
+)
+def test_a_config_json_becomes_a_file(
+    name: str, key: str, value: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    size = ("--device-num", "1024", "--global-batch-size", "2048", "--cluster", "cloudmatrix384")
+    found = planned(str(CONFIGS / f"{name}.json"), tmp_path, capsys, *size)
+    config = read_config(str(tmp_path / found["file"]))
+    assert config["model"][key] == value
+    assert priced(config, 1024, load("cloudmatrix384")).step_time_s == pytest.approx(found["step_time_s"], rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"), [("olmo_3_7b", "its qk_norm is 'projection'"), ("glm_4_7", "its qkv_bias is True")]
+)
+def test_what_another_network_has_is_named(
+    name: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = str(CONFIGS / f"{name}.json")
+    assert main(["plan", file, "--device-num", "64", "--target", "mindformers-pynative", "--out", str(tmp_path)]) == 2
+    assert words in capsys.readouterr().err

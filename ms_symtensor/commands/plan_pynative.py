@@ -29,6 +29,7 @@ def plan_pynative(chosen: argparse.Namespace) -> int:
     from ms_symtensor.search.possible import require_devices
     from ms_symtensor.strategy.folder import PYNATIVE_FILE
     from ms_symtensor.targets.mindformers_pynative import hyper_parallel
+    from ms_symtensor.targets.mindformers_pynative.checks import warning
     from ms_symtensor.targets.mindformers_pynative.file import text_of
     from ms_symtensor.targets.mindformers_pynative.graph_mode import in_graph_mode
     from ms_symtensor.targets.mindformers_pynative.planning import fixed_of, plan
@@ -40,6 +41,8 @@ def plan_pynative(chosen: argparse.Namespace) -> int:
     limit_B = memory_limit_B(cluster, chosen.memory_limit, chosen.memory_margin)
     name, base, config, network = _network(chosen)
     found = plan(name, config, chosen.device_num, cluster, limit_B, fixed_of(chosen.fix))
+    if wrong := warning(found.shape, found.found.degrees):
+        notice(wrong)
     graph = None if network is None else in_graph_mode(network, found.found.degrees, cluster, limit_B)
     text, data = pynative_plan_text(found, cluster, graph), pynative_plan_json(found, cluster, graph)
     head = (
@@ -134,6 +137,8 @@ def mindformers_pynative(chosen: argparse.Namespace) -> int:
     from ms_symtensor.files.writing import write_file
     from ms_symtensor.report.pynative_plan_report import better_json, better_text
     from ms_symtensor.search.possible import require_devices
+    from ms_symtensor.targets.mindformers_pynative.checks import warning
+    from ms_symtensor.targets.mindformers_pynative.degrees import degrees_of
     from ms_symtensor.targets.mindformers_pynative.file import text_of
     from ms_symtensor.targets.mindformers_pynative.planning import (
         fixed_of,
@@ -156,6 +161,8 @@ def mindformers_pynative(chosen: argparse.Namespace) -> int:
         yours, refused = None, str(error)
     limit_B = memory_limit_B(cluster, chosen.memory_limit, chosen.memory_margin)
     found = plan(_name_of(str(chosen.file)), config, devices, cluster, limit_B, fixed_of(chosen.fix))
+    if wrong := warning(found.shape, degrees_of(config, devices)) or warning(found.shape, found.found.degrees):
+        notice(wrong)
     out = None if chosen.out is None else str(chosen.out)
     if chosen.out is not None:
         write_file(chosen.out, text_of(chosen.file.read_text(encoding="utf-8"), config, found.config))

@@ -35,9 +35,6 @@ def is_alike(op: Op, sig: Signature) -> bool:
 
 def _first(sig: Signature) -> tuple[str, str]:
     """The dims of samples and of heads, empty where an operator has none to cut."""
-    samples, heads, *_ = (
-        *(d if d in sig.mesh and d not in sig.fixed else "" for d in map(str, sig.outputs[0][:2])),
-        "",
-        "",
-    )
+    dims = [d if d and d in sig.mesh and d not in sig.fixed else "" for d in sig.outputs[0]]
+    samples, heads = [*dims, "", ""][:2]
     return samples, heads

@@ -78,10 +78,11 @@ class ReshardPaths:
         is_reshaped = makers[0].shape != readers[0].shape
         small: Callable[[Layout], Layout] = attrgetter("plain") if is_reshaped else _shrunk
         starts, ends = ([self._numbered(small(layout)) for layout in side] for side in (makers, readers))
-        if alike:
-            paths = [self._way(s, e) if _cut_alike(s[1], e[1]) else NO_PATH for s in starts for e in ends]
-        else:
-            paths = [self._way(start, end) for start in starts for end in ends]
+        paths = [
+            self._way(start, end) if not alike or _cut_alike(start[1], end[1]) else NO_PATH
+            for start in starts
+            for end in ends
+        ]
         if gathered:
             return paths
         return [NO_PATH if any(node.kind == "AllGather" for node in way.nodes) else way for way in paths]

@@ -25,6 +25,18 @@ def refusal(shape: ModelShape, degrees: Degrees) -> str:
     return next(_all(shape, degrees), "")
 
 
+def warning(shape: ModelShape, degrees: Degrees) -> str:
+    """What MindFormers 2.1 takes and does wrong, or an empty word: `hc_head` is in no plan of its parallelize.py, so that no rank
+    sums its gradients over tensor parallelism. `prove` finds that.
+    """
+    if shape.streams is None or degrees.tensor == 1:
+        return ""
+    return (
+        f"tensor_parallel {degrees.tensor}: MindFormers 2.1 does not sum the gradients of decoder.hc_head over these ranks;"
+        " tensor_parallel 1 has none to sum"
+    )
+
+
 def _all(shape: ModelShape, degrees: Degrees) -> Iterator[str]:
     yield from _of_degrees(degrees)
     yield from _of_batch(degrees)

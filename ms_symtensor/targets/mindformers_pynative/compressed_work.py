@@ -2,12 +2,10 @@
 
 from ms_symtensor.cost.kernel import Kernel, attention_s, pass_s, product_float32_s
 from ms_symtensor.targets.mindformers_pynative.compressed import of, overlap
-from ms_symtensor.targets.mindformers_pynative.module import Module, module_of, product
+from ms_symtensor.targets.mindformers_pynative.module import ATTENTION_BACKWARD, Module, module_of, product
 from ms_symtensor.targets.mindformers_pynative.shape import INDEXED, ModelShape
 
 _ITEM_B, _FP32_B = 2, 4
-_BACKWARD = 2.5
-"""Products of fused attention backward to those forward: five to two (arXiv 2205.14135, algorithm 4)."""
 _QUERY_PASSES = 9
 """Times that all queries or outputs are read and written: five for the norm of heads, three for both rotations, one to group
 heads (deepseek_v4_hybrid_attention.py).
@@ -54,7 +52,7 @@ def _fused(shape: ModelShape, ratio: int, rows: int) -> Module:
     keys = c.window + (min(c.choices, seen) if c.indexes(ratio) else seen)
     size = {"rows": rows * shape.heads, "keys": keys, "head_dim": c.head}
     size["traffic_B"] = 2.0 * rows * (shape.heads + 1) * c.head * _ITEM_B
-    forward, backward = [Kernel(attention_s, size)], [Kernel(attention_s, size, _BACKWARD)]
+    forward, backward = [Kernel(attention_s, size)], [Kernel(attention_s, size, ATTENTION_BACKWARD)]
     flops = 4.0 * rows * shape.heads * keys * c.head
     if c.indexes(ratio):
         scores = product(rows * c.index_heads * seen, c.index_head, rows * c.index_heads, seen)

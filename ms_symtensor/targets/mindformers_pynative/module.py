@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from ms_symtensor.cost.kernel import Kernel, pass_s, product_s
 
 _ITEM_B = 2
+ATTENTION_BACKWARD = 2.5
+"""Products of fused attention backward to those forward: five to two (arXiv 2205.14135, algorithm 4)."""
 
 
 @dataclass(frozen=True)

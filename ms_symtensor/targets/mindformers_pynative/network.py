@@ -87,7 +87,7 @@ def _require_like(network: "TransformerConfig", part: Any, like: Any, dims: froz
             said = f"{field.name} is {own!r}"[:80]
             raise InputError(
                 f"{network.name} has no PyNative class in MindFormers 2.1, which has Qwen3 (dense) and DeepSeek-V3: its {said},"
-                f" that of {title} {theirs!r}; plan it with --target mindformers, for graph mode"
+                f" that of {title} {theirs!r}; leave --target out for graph mode"
             )
 
 

@@ -20,9 +20,7 @@ from ms_symtensor.targets.mindformers_pynative.price import Price, bound_s, memo
 from ms_symtensor.targets.mindformers_pynative.shape import ModelShape
 
 TENSOR = (1, 2, 4, 8, 16)
-"""With hyper-connections 1: MindFormers 2.1 has `hc_head` in no plan of tensor parallelism (parallelize.py), so that no rank sums
-its gradients over that group, which `prove` tells.
-"""
+"""With hyper-connections 1, but where it is fixed (`checks.warning`)."""
 CONTEXT = (1, 2, 4, 8, 16)
 LEAST_TOKENS = 2048
 """A sequence is cut into slices of so many tokens at least (empirical: shorter ones leave kernels of attention little to do)."""

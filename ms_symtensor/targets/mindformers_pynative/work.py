@@ -6,13 +6,11 @@ from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.cost.kernel import Kernel, attention_s, pass_s, product_float32_s
 from ms_symtensor.targets.mindformers_pynative import compressed_work, streams
 from ms_symtensor.targets.mindformers_pynative.degrees import Degrees
-from ms_symtensor.targets.mindformers_pynative.module import Module, module_of
+from ms_symtensor.targets.mindformers_pynative.module import ATTENTION_BACKWARD, Module, module_of
 from ms_symtensor.targets.mindformers_pynative.predicted import routed_rows, tokens
 from ms_symtensor.targets.mindformers_pynative.shape import INDEXED, ModelShape, once
 
 _ITEM_B, _FP32_B = 2, 4
-_ATTENTION_BACKWARD = 2.5
-"""Products of fused attention backward to those forward: five to two (arXiv 2205.14135, algorithm 4)."""
 LAUNCHES_DENSE, LAUNCHES_LATENT, LAUNCHES_ROUTED, LAUNCHES_PER_EXPERT = 81, 24, 104, 2
 """Operations of a layer forward, counted in traces of MindFormers 2.1 (nodes of the gradient): of Qwen3's; more with latent
 attention; more with experts, unfused, whose rows are cut and joined expert by expert, before and behind.
@@ -105,7 +103,7 @@ def _flash(shape: ModelShape, degrees: Degrees, heads: int, width: int, traffic_
     rows = tokens(shape, degrees) * heads
     seen = {"rows": rows, "keys": keys, "head_dim": width, "traffic_B": traffic_B}
     forward = Kernel(attention_s, seen)
-    return Module((forward,), (Kernel(attention_s, seen, _ATTENTION_BACKWARD),), 4.0 * rows * shape.sequence * width)
+    return Module((forward,), (Kernel(attention_s, seen, ATTENTION_BACKWARD),), 4.0 * rows * shape.sequence * width)
 
 
 def _dense(shape: ModelShape, degrees: Degrees) -> Module:

@@ -106,6 +106,15 @@ def test_tensor_parallelism_is_for_those_who_fix_it() -> None:
     assert plan("flash", config, 512, A3, A3.device.hbm_usable_B, {"tensor": 2}).found.degrees.tensor == 2
 
 
+def test_a_sum_that_mindformers_lacks_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = changed(FLASH, tmp_path, **BATCH, parallelism={"tensor_parallel": 2, "sequence_parallel": True})
+    size = ["--target", "mindformers-pynative", "--device-num", "512", "--cluster", A3.name]
+    assert main(["mindformers", file, *size, "-o", str(tmp_path / "planned.yaml")]) == 0
+    assert "does not sum the gradients of decoder.hc_head" in capsys.readouterr().err
+    assert main(["plan", file, *size, "--out", str(tmp_path / "plan")]) == 0
+    assert "hc_head" not in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("keys", "words"),
     [

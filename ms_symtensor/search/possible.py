@@ -28,6 +28,7 @@ from ms_symtensor.search.constraints.roles import (
 from ms_symtensor.search.folded.alternating import longest
 from ms_symtensor.search.folded.folding import fold
 from ms_symtensor.search.folded.places import places
+from ms_symtensor.search.space.alike import why_held_whole
 from ms_symtensor.search.space.undivided import why_one_run, why_whole
 from ms_symtensor.tensor.graph import Graph, Op
 from ms_symtensor.tensor.names import short_name
@@ -95,6 +96,9 @@ def require_pinnable(graph: Graph, request: Request) -> None:
     classes = [members for members in fold(graph).members if known[members[0].name][1].shardable]
     for pin in limits.operators:
         _require_names(graph, classes, pin)
+        for op in (members[0] for members in classes if pin.is_for(members[0])):
+            if why := why_held_whole(op, known[op.name][1], pin.dims or {}):
+                raise InputError(f"{pin}: {why}")
 
 
 def _require_names(graph: Graph, classes: Sequence[Sequence[Op]], pin: OperatorPin) -> None:

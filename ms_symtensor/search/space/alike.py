@@ -1,5 +1,7 @@
 """Operators that are cut alike: those of a cell whose many products would leave the search too many layouts to join."""
 
+from collections.abc import Mapping
+
 from ms_symtensor.ops.placement import OpStrategy, cuts_of
 from ms_symtensor.ops.signature import OpView, Signature
 from ms_symtensor.tensor.graph import Op
@@ -19,6 +21,17 @@ def held_whole(sig: Signature) -> frozenset[str]:
     """The dims that an operator of such a cell does not cut; none of one that has no heads."""
     samples, heads = _first(sig)
     return frozenset(sig.mesh) - {samples, heads} if heads else frozenset()
+
+
+def why_held_whole(op: Op, sig: Signature, slices: Mapping[str, int]) -> str:
+    """Why `op` cannot be cut into so many `slices`, dim by dim; empty: its cell does not forbid it."""
+    region = region_of(op)
+    held = sorted(d for d, number in slices.items() if number > 1 and is_alike(op, sig) and d in held_whole(sig))
+    if region is None or not held:
+        return ""
+    first, second = _first(sig)
+    dims = f"heads ({second})" if not first else f"samples ({first}) and heads ({second})"
+    return f"{region.rpartition('/')[2]} is cut along {dims} alone, all its operators alike: leave {held[0]} whole"
 
 
 def cuts_alike(op: OpView, sig: Signature, strategy: OpStrategy, device_num: int) -> tuple[int, int]:

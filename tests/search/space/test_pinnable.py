@@ -1,11 +1,13 @@
 """Pins that no plan can obey are told before anything is searched."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from ms_symtensor.cluster.load import load
 from ms_symtensor.errors import InputError
+from ms_symtensor.models import resolve
 from ms_symtensor.search.constraints.limits import limits_of
 from ms_symtensor.search.constraints.request import Request
 from ms_symtensor.search.possible import require_pinnable
@@ -13,6 +15,7 @@ from ms_symtensor.search.space.left import remaining
 from tests.strategy.plans import small_graph
 
 A2 = load("atlas_800t_a2")
+CONFIGS = Path(__file__).parents[2] / "data/configs"
 GRAPH = small_graph("llama2_7b", num_layers=3)
 
 
@@ -72,3 +75,12 @@ def test_an_operator_made_on_the_fly_can_be_pinned_to_nothing_else():
     ):
         check(("*.SiLU-op*", "d1/8"), graph=graph)
     assert rows % 8 == 0
+
+
+def test_dims_that_a_cell_holds_whole_are_told():
+    model = resolve(str(CONFIGS / "qwen3_next_80b_a3b.json"), 8, 256, {"num_layers": 4})
+    check(("*.rule.gram", "b1/4,*"), graph=model.graph)
+    with pytest.raises(
+        InputError, match=r"core-DeltaCore is cut along samples \(b0\) and heads \(b1\) alone.*leave b2 whole"
+    ):
+        check(("*.rule.gram", "b2/4"), graph=model.graph)

@@ -4,7 +4,7 @@ A head keeps a state S [key_size, value_size]. A token fades it by exp(decay), t
 writes the token's value there: S <- exp(decay) S (I - beta k k^T)^T + beta k v^T. What it reads is q^T S. The tokens of a chunk
 are done at once (arXiv:2406.06484): their steps make up a triangular system, and a chunk as a whole a step S <- M S + N. Of the
 steps of neighbouring chunks one is made, until two are left; then the states before every chunk follow (Blelloch 1990).
-Exponents are never above zero. Samples and heads can be cut; the search cuts all of `DeltaCore` alike.
+Exponents are never above zero. Samples and heads can be cut; the search cuts such a cell alike.
 """
 
 import mindspore as ms

@@ -28,7 +28,7 @@ from ms_symtensor.search.constraints.roles import (
 from ms_symtensor.search.folded.alternating import longest
 from ms_symtensor.search.folded.folding import fold
 from ms_symtensor.search.folded.places import places
-from ms_symtensor.search.space.alike import why_held_whole
+from ms_symtensor.search.space.alike import regions, why_held_whole
 from ms_symtensor.search.space.undivided import why_one_run, why_whole
 from ms_symtensor.tensor.graph import Graph, Op
 from ms_symtensor.tensor.names import short_name
@@ -93,11 +93,13 @@ def require_pinnable(graph: Graph, request: Request) -> None:
         has, what = NEEDS[name]
         if not has(graph, known):
             raise InputError(f"{name} = {shown(name, least[name])}: {request.model or 'the network'} has no {what}")
+    alike = regions(graph, known, cut_by_default(graph))
     classes = [members for members in fold(graph).members if known[members[0].name][1].shardable]
     for pin in limits.operators:
         _require_names(graph, classes, pin)
         for op in (members[0] for members in classes if pin.is_for(members[0])):
-            if why := why_held_whole(op, known[op.name][1], pin.dims or {}):
+            cell = alike.get(op.name)
+            if cell is not None and (why := why_held_whole(cell, known[op.name][1], pin.dims or {})):
                 raise InputError(f"{pin}: {why}")
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ms_symtensor.search.space.alike import cuts_alike, is_alike, region_of
+from ms_symtensor.search.space.alike import cuts_alike
 from ms_symtensor.search.tables.elimination import Factor, Minimum, minimise
 from ms_symtensor.search.tables.variables import Variable, Variables
 
@@ -93,7 +93,7 @@ class _Cuts:
 def _same(cuts: _Cuts, follower: int, first: int) -> list[int]:
     """The candidate of `follower` for each of `first`; -1 where it has none."""
     own, wanted = cuts.known.items[follower], cuts.known.items[first]
-    if not is_alike(own.op, own.signature):
+    if own.op.name not in cuts.known.alike:
         place = {strategy: number for number, strategy in enumerate(own.strategies)}
         return [place.get(strategy, -1) for strategy in wanted.strategies]
     numbers = {cut: number for number, cut in enumerate(cuts.of(own))}
@@ -102,10 +102,10 @@ def _same(cuts: _Cuts, follower: int, first: int) -> list[int]:
 
 def _cut_alike(known: Variables) -> list[list[int]]:
     """The variables of every cell whose operators are cut alike, in the graph's order."""
-    found: dict[str | None, list[int]] = {}
+    found: dict[str, list[int]] = {}
     for number, variable in enumerate(known.items):
-        if is_alike(variable.op, variable.signature):
-            found.setdefault(region_of(variable.op), []).append(number)
+        if (cell := known.alike.get(variable.op.name)) is not None:
+            found.setdefault(cell, []).append(number)
     return [numbers for numbers in found.values() if len(numbers) > 1]
 
 

@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ms_symtensor.search.folded.places import Counts
-from ms_symtensor.search.space.alike import is_alike
 from ms_symtensor.search.tables.fan_out import FanOut
 from ms_symtensor.search.tables.redistributions import Pairs, distinct, same_layout
 from ms_symtensor.search.tables.tensors import End, Reader, Tensor, layouts_at
@@ -200,7 +199,7 @@ class TensorTables:
             strict=True,
         )
         ends = [self.known.items[n] for n, *_ in (tensor.maker, *(r.end for r in readers)) if n >= 0]
-        alike = len(ends) > len(readers) and all(is_alike(v.op, v.signature) for v in ends)
+        alike = len(ends) > len(readers) and all(v.op.name in self.known.alike for v in ends)
         pairs = tuple(self._pairs.cost(makers, x, tensor.dtype, tensor.power, alike) for x in wanted)
         return FanOut(pairs, self.known.pricer), which
 

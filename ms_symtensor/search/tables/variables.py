@@ -20,7 +20,7 @@ from ms_symtensor.program.meanings import cut_by_default, default_strategy, reme
 from ms_symtensor.program.miscompiled_dims import miscompiled_dims
 from ms_symtensor.search.constraints.limits import FREE, Limits
 from ms_symtensor.search.folded.folding import Fold
-from ms_symtensor.search.space.alike import held_whole, is_alike
+from ms_symtensor.search.space.alike import held_whole, regions
 from ms_symtensor.search.space.domain import candidates
 from ms_symtensor.search.space.restriction import Restriction
 from ms_symtensor.search.tables.pricing import Pricer
@@ -57,7 +57,7 @@ class Variables:
 
     Of their candidates `limits` allow those whose costs are finite, and of some variables, by number, those `together` that have
     the same grid [members, candidates, grids]. `by_default`: operators whose only one is MindSpore's own. `rules`: signatures of
-    further operators.
+    further operators. `alike`: the operators that are cut alike, each with the scope of its cell.
     """
 
     items: tuple[Variable, ...]
@@ -69,6 +69,7 @@ class Variables:
     limits: Limits
     by_default: frozenset[str]
     together: Mapping[int, NDArray[np.bool_]]
+    alike: Mapping[str, str]
     rules: Mapping[str, Rule] | None = None
 
     def power_of(self, source: Source) -> int:
@@ -110,13 +111,14 @@ def variables(
     signatures = {name: sig for name, (_, sig) in meanings.items()}
     gradients = differentiable_sources(graph, signatures)
     powers = _of_all(powers, folded)
+    by_default = cut_by_default(graph)
+    alike = regions(graph, meanings, by_default)
     for number, members in enumerate(folded.members):
         seen, sig = views[number]
         miscompiled = frozenset(d for op in members for d in miscompiled_dims(graph, op, signatures, gradients))
-        whole = held_whole(sig) if is_alike(members[0], sig) else frozenset()
+        whole = held_whole(sig) if members[0].name in alike else frozenset()
         views[number] = (seen, replace(sig, miscompiled=miscompiled, fixed=sig.fixed | whole))
     restriction = Restriction(graph, meanings, limits if fixed is None else FREE, pricer.family)
-    by_default = cut_by_default(graph)
     shared = _sharing_a_primitive(folded, views)
     items: list[Variable] = []
     index: dict[str, int] = {}
@@ -142,7 +144,7 @@ def variables(
         regular = _form(seen) in in_blocks
         by_samples = regular or not pricer.family.is_free_outside
         samples = _leading_dims(seen, sig, growing) if by_samples else frozenset()
-        goes_along = is_alike(members[0], sig)
+        goes_along = members[0].name in alike
         idle = goes_along or number in shared or restriction.needs_idle(seen, sig, regular, samples)
         key = (
             only,
@@ -175,11 +177,13 @@ def variables(
         strategies, placements = zip(*chosen, strict=True)
         if (allowed := restriction.allowed(seen, sig, strategies)) is not None:
             forward = np.where(allowed, forward, np.inf)
-        if (alike := restriction.together(seen, sig, strategies)) is not None:
-            together[len(items)] = alike
+        if (on_grids := restriction.together(seen, sig, strategies)) is not None:
+            together[len(items)] = on_grids
         kind = kinds.setdefault(key, len(kinds))
         items.append(Variable(members[0], members, seen, sig, strategies, placements, forward, backward, kind))
-    return Variables(tuple(items), index, meanings, gradients, pricer, powers, limits, by_default, together, rules)
+    return Variables(
+        tuple(items), index, meanings, gradients, pricer, powers, limits, by_default, together, alike, rules
+    )
 
 
 def _require_compiled(seen: OpView, sig: Signature, only: OpStrategy, device_num: int) -> None:

@@ -1,5 +1,6 @@
 """Pins that no plan can obey are told before anything is searched."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from ms_symtensor.search.constraints.limits import limits_of
 from ms_symtensor.search.constraints.request import Request
 from ms_symtensor.search.possible import require_pinnable
 from ms_symtensor.search.space.left import remaining
+from ms_symtensor.tensor import graph_file
 from tests.strategy.plans import small_graph
 
 A2 = load("atlas_800t_a2")
@@ -77,10 +79,15 @@ def test_an_operator_made_on_the_fly_can_be_pinned_to_nothing_else():
     assert rows % 8 == 0
 
 
-def test_dims_that_a_cell_holds_whole_are_told():
+@pytest.mark.parametrize("cell", ("DeltaCore", "MyRecurrence"))
+def test_dims_that_a_cell_holds_whole_are_told(cell: str, tmp_path: Path):
+    """What a cell is called decides nothing."""
     model = resolve(str(CONFIGS / "qwen3_next_80b_a3b.json"), 8, 256, {"num_layers": 4})
-    check(("*.rule.gram", "b1/4,*"), graph=model.graph)
+    file = tmp_path / "graph.json"
+    file.write_text(json.dumps(graph_file.to_json(model.graph)).replace("DeltaCore", cell))
+    graph = resolve(str(file)).graph
+    check(("*.rule.gram", "b1/4,*"), graph=graph)
     with pytest.raises(
-        InputError, match=r"core-DeltaCore is cut along samples \(b0\) and heads \(b1\) alone.*leave b2 whole"
+        InputError, match=rf"core-{cell} is cut along samples \(b0\) and heads \(b1\) alone.*leave b2 whole"
     ):
-        check(("*.rule.gram", "b2/4"), graph=model.graph)
+        check(("*.rule.gram", "b2/4"), graph=graph)

@@ -201,6 +201,21 @@ def test_explain_prints_formulas(planned: Path, capsys: pytest.CaptureFixture[st
     assert "RmsNorm" in capsys.readouterr().out
 
 
+def test_explain_begins_with_the_costliest_operators(planned: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", str(planned)]) == 0
+    text = capsys.readouterr().out
+    assert len(text.splitlines()) < 40 and "t_op" not in text
+    rows = text.partition("Costliest operators")[2].splitlines()[2:18]
+    assert rows[-1].split()[:2] == ["all", "others"]
+    assert sum(int(row.split()[-2]) for row in rows) in range(92, 109)  # whole percents
+    dearest = rows[0].split()
+    assert main(["explain", str(planned), "--operator", dearest[0]]) == 0
+    assert f"{dearest[1]}  Default/" in capsys.readouterr().out
+    assert main(["explain", str(planned), "--all"]) == 0
+    whole = capsys.readouterr().out
+    assert "t_op" in whole and whole.startswith(text.partition("Costliest operators")[0])
+
+
 @needs_mindspore
 def test_verify_accepts_the_plan(planned: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["verify", str(planned), "--json", "--rank", "3"]) == 0

@@ -1,4 +1,4 @@
-"""`symtensor explain`: the symbolic formulas behind a plan."""
+"""`symtensor explain`: what a plan's step is made of, and the symbolic formulas behind it."""
 
 import argparse
 
@@ -6,8 +6,9 @@ from ms_symtensor.commands import options
 from ms_symtensor.errors import InputError
 from ms_symtensor.streams import show
 
-TEXT = "the symbolic formulas behind a plan"
+TEXT = "what a plan's step is made of: its costliest operators, and the symbolic formulas of each"
 EXAMPLES = (
+    "symtensor explain plan/llama2_7b",
     "symtensor explain plan/llama2_7b --operator query.matmul",
     "symtensor explain plan/llama2_7b --why-not dp=4,tp=2",
 )
@@ -16,8 +17,10 @@ EXAMPLES = (
 def arguments(command: argparse.ArgumentParser) -> None:
     """What the command takes."""
     command.add_argument("directory", metavar="DIR", type=options.path, help="a plan's directory")
-    command.add_argument("--operator", metavar="NAME", help="only this one: query.matmul, MatMul, or a full name")
-    command.add_argument("--latex", action="store_true", help="as LaTeX")
+    which = command.add_mutually_exclusive_group()
+    which.add_argument("--operator", metavar="NAME", help="formulas of this one: query.matmul, MatMul, or a full name")
+    which.add_argument("--all", action="store_true", help="formulas of all operators")
+    command.add_argument("--latex", action="store_true", help="formulas as LaTeX: of all operators, or of --operator")
     command.add_argument(
         "--why-not",
         metavar="dp=8,tp=8",
@@ -34,8 +37,9 @@ def run(chosen: argparse.Namespace) -> int:
     from ms_symtensor.report.progress import progress
     from ms_symtensor.report.why_not import why_not
 
-    if chosen.why_not is not None and (chosen.latex or chosen.operator is not None):
-        option = "--latex" if chosen.latex else "--operator"
+    formulas = {"--latex": chosen.latex, "--operator": chosen.operator is not None, "--all": chosen.all}
+    if chosen.why_not is not None and any(formulas.values()):
+        option = next(name for name, given in formulas.items() if given)
         raise InputError(
             f"--why-not compares two plans, and {option} is for the formulas of one: leave one of them out"
         )
@@ -46,5 +50,5 @@ def run(chosen: argparse.Namespace) -> int:
             text = why_not(plan, chosen.why_not, replanner(plan, graph))
         show(text)
     else:
-        show(explain(plan, graph, chosen.operator, chosen.latex))
+        show(explain(plan, graph, chosen.operator, chosen.latex, chosen.all))
     return 0

@@ -19,7 +19,7 @@ _LETTERS = {"s": "T", "B": "M", "FLOP": "W"}
 
 def to_text(of: OperatorExplanation | StepExplanation, legend: bool = True) -> str:
     """The formulas on lines of their own, each followed by its value; `legend` says what the symbols mean."""
-    blocks = [_step_text(of)] if isinstance(of, StepExplanation) else []
+    blocks = [step_text(of)] if isinstance(of, StepExplanation) else []
     operators = of.operators if isinstance(of, StepExplanation) else (of,)
     blocks += ["\n".join(_operator_lines(operator)) for operator in operators]
     if legend:
@@ -39,7 +39,8 @@ def number(value: float, unit: str) -> str:
     return f"{value:.3e} {unit}" if unit == "s" else f"{value:.0f} {unit}"
 
 
-def _step_text(of: StepExplanation) -> str:
+def step_text(of: StepExplanation) -> str:
+    """The time and the memory of a step, each with its parts on lines of their own."""
     lines = [f"step time {number(of.cost.step_time_s, 's')}, the sum over all operators of"]
     lines += [f"  {_HEADINGS[part]:26} {number(of.cost.time_s[part], 's')}" for part in TIMES]
     lines.append(f"peak memory {number(of.cost.peak_memory_B, 'B')}, of which")

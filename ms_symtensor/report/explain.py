@@ -1,31 +1,49 @@
-"""The formulas behind a plan, for people: of the whole step, or of the operators that are asked for."""
+"""What a plan's step is made of, for people: its parts and costliest operators, or the formulas of those asked for."""
+
+from collections.abc import Sequence
 
 from ms_symtensor.cost.explain import OperatorExplanation, StepExplanation, explain_step
-from ms_symtensor.cost.explanation_text import to_latex, to_text
+from ms_symtensor.cost.explanation_text import step_text, to_latex, to_text
 from ms_symtensor.errors import InputError
+from ms_symtensor.report.costliest import costliest_text
 from ms_symtensor.report.explain_stages import stages_explained
 from ms_symtensor.strategy.plan import Plan
 from ms_symtensor.tensor.graph import Graph
 from ms_symtensor.tensor.names import short_name
 
+MORE = "Formulas with their numbers: --operator NAME for one of these, --all for every operator"
 
-def explain(plan: Plan, graph: Graph, operator: str | None = None, latex: bool = False) -> str:
-    """The formulas of a step of `graph` under `plan`, with their numbers, or of the operators that `operator` names.
+
+def explain(plan: Plan, graph: Graph, operator: str | None = None, latex: bool = False, every: bool = False) -> str:
+    """The parts of a step of `graph` under `plan` and its costliest operators, or formulas with their numbers: of the operators
+    that `operator` names, or of the step and `every` operator, which LaTeX without `operator` always has.
 
     `operator` is a full name, the end of a short one (`query.matmul`) or a type (`MatMul`); operators that cost the same
     are shown once. Operators of pipeline stages are those of one micro-batch. InputError if nothing has it.
     """
     step = explain_step(graph, plan.whole, plan.planned_for)
-    title = [f"% {_degrees(plan)}" if latex else _degrees(plan)] if operator is None else []
-    if operator is None and plan.pipeline is None:
-        return "\n\n".join([*title, to_latex(step) if latex else to_text(step)])
-    chosen = [o for o in step.operators if operator is None or _is_called(graph, o, operator)]
-    if not chosen:
-        raise InputError(_unknown(step, operator or ""))
-    head = [*title, stages_explained(plan, graph, latex)] if operator is None else []
-    if latex:
-        return "\n\n".join([*head, *map(to_latex, chosen)])
-    return "\n\n".join([*head, *(to_text(o, legend=o is chosen[-1]) for o in chosen)])
+    if operator is not None:
+        chosen = [o for o in step.operators if _is_called(graph, o, operator)]
+        if not chosen:
+            raise InputError(_unknown(step, operator))
+        return _formulas(chosen, latex)
+    title = f"% {_degrees(plan)}" if latex else _degrees(plan)
+    stages = None if plan.pipeline is None else stages_explained(plan, graph, latex)
+    if not (latex or every):
+        head = stages if stages is not None else step_text(step)
+        return "\n\n".join([title, head, _costliest(step, graph, plan), MORE])
+    if stages is None:
+        return "\n\n".join([title, to_latex(step) if latex else to_text(step)])
+    return "\n\n".join([title, stages, _formulas(step.operators, latex)])
+
+
+def _formulas(chosen: Sequence[OperatorExplanation], latex: bool) -> str:
+    return "\n\n".join(to_latex(o) if latex else to_text(o, legend=o is chosen[-1]) for o in chosen)
+
+
+def _costliest(step: StepExplanation, graph: Graph, plan: Plan) -> str:
+    of = "a step" if plan.pipeline is None else "one micro-batch and of what is done once per step, all stages together"
+    return f"Costliest operators, times of {of}\n" + costliest_text(step.operators, graph)
 
 
 def _degrees(plan: Plan) -> str:

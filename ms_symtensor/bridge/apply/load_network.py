@@ -2,6 +2,7 @@
 
 import importlib.util
 import inspect
+import os
 import re
 import sys
 from collections.abc import Mapping
@@ -169,7 +170,20 @@ def require_function(place: str) -> None:
         raise InputError(f"{place} names no function: give {file}:factory, a function that returns (cell, inputs)")
 
 
+def _require_readable(path: Path) -> None:
+    """InputError if this Python, or MindSpore beside it, cannot pass `path` on: in a C locale without UTF-8 mode."""
+    try:
+        os.fsencode(path)
+        os.path.abspath(path).encode("utf-8")
+    except UnicodeEncodeError:
+        raise InputError(
+            f"{path} has letters that this Python cannot pass on, which reads file names as {sys.getfilesystemencoding()}:"
+            " set PYTHONUTF8=1, or LC_ALL=C.UTF-8"
+        ) from None
+
+
 def _function(path: Path, name: str, place: str) -> Any:
+    _require_readable(path)
     if not path.is_file():
         raise InputError(
             f"there is no file {path}: give file.py:factory, a function that returns (cell, inputs); of a plan, put the file"

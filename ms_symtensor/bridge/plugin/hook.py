@@ -13,7 +13,8 @@ import importlib.abc
 import importlib.machinery
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from types import MethodType, ModuleType
 from typing import Any
 
@@ -133,6 +134,8 @@ def _compile(original: Any) -> Any:
             from ms_symtensor.bridge.apply.whole_count import count_over_whole_batches
 
             count_over_whole_batches(obj)
+            with _telling_of_other_inputs(obj, args):
+                return original(self, obj, *args, **kwargs)
         return original(self, obj, *args, **kwargs)
 
     return compile_cell
@@ -149,6 +152,8 @@ def _compile_function(original: Any) -> Any:
                 from ms_symtensor.bridge.apply.whole_count import count_over_whole_batches
 
                 count_over_whole_batches(self.obj)
+                with _telling_of_other_inputs(self.obj, args):
+                    return original(self, method_name, *args, **kwargs)
         elif request.active and _is_automatic():
             from ms_symtensor.bridge.plugin.prepare import prepare_function
 
@@ -161,6 +166,19 @@ def _compile_function(original: Any) -> Any:
         return original(self, method_name, *args, **kwargs)
 
     return compile_function
+
+
+@contextmanager
+def _telling_of_other_inputs(cell: Any, arguments: Sequence[Any]) -> Iterator[None]:
+    """What MindSpore rejects in here is told in one line where `cell` was planned for inputs of other shapes."""
+    try:
+        yield
+    except RuntimeError as error:
+        if request.planned and not request.capturing:
+            from ms_symtensor.bridge.plugin.prepare import require_planned_inputs
+
+            require_planned_inputs(cell, arguments, error)
+        raise
 
 
 def _prepare_if_asked(cell: Any, arguments: Sequence[Any]) -> None:

@@ -29,6 +29,7 @@ from ms_symtensor.tensor.graph import Graph
 GIB = 1 << 30
 _PLAN = "_symtensor_plan"  # on a network that carries a plan
 _PART = "_symtensor_part"  # its plan, on every cell of it
+_SHAPES = "_symtensor_shapes"  # of the inputs that it is for, beside the plan
 
 
 @dataclass(frozen=True)
@@ -293,6 +294,7 @@ def put(
     if plan.pipeline is not None:
         plan = replace(plan, loss=_loss(cell, whole, graph))
     cell.__dict__[_PLAN] = plan
+    cell.__dict__[_SHAPES] = shapes(whole)
     for _, part in cell.cells_and_names():
         part.__dict__[_PART] = plan
     return plan
@@ -339,6 +341,19 @@ def plan_on(cell: Any) -> Plan | None:
     return found
 
 
+def shapes(inputs: Sequence[Any]) -> tuple[tuple[int, ...], ...]:
+    """The shapes of the tensors in `inputs`."""
+    return tuple(tuple(one.shape) for one in inputs if hasattr(one, "shape"))
+
+
+def planned_shapes(cell: Any) -> tuple[tuple[int, ...], ...]:
+    """The shapes of the whole batch's inputs that the network in `cell` was planned for; empty where they are not known."""
+    found: tuple[tuple[int, ...], ...] = next(
+        (c.__dict__[_SHAPES] for _, c in cell.cells_and_names() if _SHAPES in c.__dict__), ()
+    )
+    return found
+
+
 def plan_of_parts(cell: Any) -> Plan | None:
     """The plan that all weights in `cell` are part of, if that is one: of a cell that evaluates a planned network."""
     owners = [part for _, part in cell.cells_and_names() if part._params]
@@ -365,7 +380,7 @@ def require_as_planned(cell: Any, plan: Plan, device_num: int) -> None:
 def forget(cell: Any) -> None:
     """Take the plan off `cell` again."""
     for _, owner in cell.cells_and_names():
-        for mark in (_PLAN, _PART):
+        for mark in (_PLAN, _PART, _SHAPES):
             owner.__dict__.pop(mark, None)
     remove(cell)
 

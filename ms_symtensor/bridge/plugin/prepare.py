@@ -5,6 +5,7 @@ force.
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from ms_symtensor.bridge.compiler.executor import explain
 from ms_symtensor.bridge.compiler.search_mode import kept
 from ms_symtensor.bridge.compiler.speed_up import speed_up
 from ms_symtensor.bridge.plugin.auto_parallel import set_on_auto_parallel
@@ -15,7 +16,9 @@ from ms_symtensor.bridge.plugin.planning import (
     forget,
     plan_of_parts,
     plan_on,
+    planned_shapes,
     require_as_planned,
+    shapes,
     task_of,
 )
 from ms_symtensor.bridge.plugin.ranks import Comparison, comparing
@@ -23,6 +26,7 @@ from ms_symtensor.bridge.plugin.training_network import (
     REMEDY,
     forward_inputs,
     forward_network,
+    global_inputs,
     in_micro_batches,
     require_sums,
     set_sharded,
@@ -113,6 +117,30 @@ def compare_networks(networks: Iterable[Any]) -> None:
                 _compare(plan, ranks)
 
 
+def require_planned_inputs(cell: Any, arguments: Sequence[Any], error: RuntimeError) -> None:
+    """InputError if MindSpore's `error` is of a planned network in `cell` whose inputs have other shapes than were planned.
+
+    Such inputs are no mistake by themselves: the plan's cuts may divide them too.
+    """
+    plan, expected = plan_on(cell), planned_shapes(cell)
+    if plan is None:
+        return
+    tensors = [one for one in arguments if hasattr(one, "shape")][: len(expected)]
+    given = shapes(global_inputs(tensors, plan.device_num // plan.pipeline_stages))
+    if any(one != other for one, other in zip(given, expected, strict=False)):
+        raise InputError(
+            f"inputs of {_listed(given)} do not fit the plan, which was made for {_listed(expected)}: leave out the rest of a"
+            " dataset that fills no batch (drop_remainder=True), fill it up, or plan a network of its own for it"
+            f" (MindSpore: {explain(error)})"
+        ) from error
+
+
+def _listed(found: Sequence[Sequence[int]]) -> str:
+    shown = ", ".join(str(list(shape)) for shape in found[:_SHOWN])
+    return shown + (f" and {len(found) - _SHOWN} others" if len(found) > _SHOWN else "")
+
+
+_SHOWN = 3
 _compared: list[Plan] = []
 """Plans that all ranks have."""
 

@@ -94,9 +94,13 @@ def forward_inputs(network: Any, cell: Any, arguments: Sequence[Any], device_num
         tensors = tuple(_shape_only(tuple(shape), kind) for shape, kind in zip(shapes, types, strict=True))
         return tensors[: _taken(network, len(tensors), cell)]
     taken = tuple(arguments)[: _taken(network, len(arguments), cell)]
-    return tuple(
-        _global(argument, cuts) for argument, cuts in zip(taken, _input_cuts(len(taken), device_num), strict=True)
-    )
+    return global_inputs(taken, device_num)
+
+
+def global_inputs(arguments: Sequence[Any], device_num: int) -> tuple[Any, ...]:
+    """`arguments` of one of `device_num` devices at the shapes that they have on all together, without values."""
+    cuts = _input_cuts(len(arguments), device_num)
+    return tuple(_global(argument, degrees) for argument, degrees in zip(arguments, cuts, strict=True))
 
 
 def _differentiates(cell: Any) -> bool:

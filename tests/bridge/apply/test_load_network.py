@@ -1,6 +1,8 @@
 """The user's own file is run: whatever it does, its end is told in one line."""
 
 import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -34,6 +36,20 @@ def test_nor_is_a_file_that_does(place, tmp_path):
     for use in (load_factory, run_file):
         with pytest.raises(InputError, match=r"file_that_ends\.py cannot be imported \(SystemExit: SystemExit\)"):
             use(place)
+
+
+@pytest.mark.parametrize("relative", [True, False])
+def test_a_path_that_python_cannot_pass_on_is_told(tmp_path, relative):
+    folder = tmp_path / "größe"
+    folder.mkdir()
+    (folder / "netz.py").write_text("factory = print\n")
+    place = "netz.py:factory" if relative else f"{folder}/netz.py:factory"
+    ascii_only = {**os.environ, "LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-m", "ms_symtensor", "audit", place, "--device-num", "2"]
+    done = subprocess.run(command, cwd=folder, env=ascii_only, capture_output=True, check=False)
+    assert done.returncode == 2
+    assert b"reads file names as ascii: set PYTHONUTF8=1, or LC_ALL=C.UTF-8" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
 
 
 @pytest.mark.parametrize("text", ["raise {}\nfactory = print\n", "def factory():\n    raise {}\n"])

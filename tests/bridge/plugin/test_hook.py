@@ -251,6 +251,19 @@ def test_a_cell_compiled_in_pynative_mode_is_planned(stored, user):
     assert ms.get_auto_parallel_context("parallel_mode") == "semi_auto_parallel"
 
 
+def test_the_rest_of_a_dataset_that_the_plan_does_not_divide_is_told(stored, user):
+    cell, inputs = user
+    step = nn.TrainOneStepCell(cell, optimizer(cell.trainable_params())).set_train()
+    for weight in step.get_parameters():
+        weight.init_data = lambda *_, weight=weight, **__: weight
+    step.compile(*inputs)
+    step.compile(*(ms.Tensor(x.asnumpy()[:2]) for x in inputs))  # two copies of the data: they divide two samples
+    with pytest.raises(
+        SymTensorError, match=r"\[3, .* do not fit the plan, which was made for \[8, .*drop_remainder=True"
+    ):
+        step.compile(*(ms.Tensor(x.asnumpy()[:3]) for x in inputs))
+
+
 class WithLoss(nn.Cell):
     """Around a network, as MindSpore's Model puts its loss."""
 

@@ -65,6 +65,8 @@ def latent_sizes(facts: dict[str, Any]) -> LatentSizes | None:
     """The widths of latent attention, if it is that. Errors: InputError for one that lacks, or is odd where it is rotated."""
     if not facts.get("latent.key_value_rank"):
         return None
+    if facts.get("values_fill_hidden") and not facts.get("latent.value_head_dim"):
+        facts["latent.value_head_dim"] = number_of(facts, "hidden_size") // number_of(facts, "num_heads")
     for name in ("plain_head_dim", "latent.rotary_head_dim", "latent.value_head_dim"):
         number_of(facts, name)
     if facts["latent.rotary_head_dim"] % 2:

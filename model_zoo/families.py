@@ -309,7 +309,7 @@ FAMILIES: Mapping[str, Family] = {  # the text network of a multimodal one has i
     ),
     "minicpm3": Family(
         keys=_MLA | {"scale_emb": "embedding_scale", "scale_depth": "depth_scale", "dim_model_base": "logit_base"},
-        silent=_TIED | {"embedding_scale": 12, "depth_scale": 1.4, "logit_base": 256},
+        silent=_TIED | {"embedding_scale": 12, "depth_scale": 1.4, "logit_base": 256, "values_fill_hidden": True},
     ),
     "cohere": Family(
         fixed=_COHERE | {"uses_qk_norm": False}, keys=_LOGIT_SCALE, silent=_TIED | {"logit_scale": 0.0625}

@@ -76,7 +76,7 @@ def test_defaults_of_a_class_have_as_many_parameters_as_transformers_counts(kind
     assert replace(config_of(config.name, text_of(config)), seq_length=config.seq_length) == config
 
 
-@pytest.mark.parametrize("kind", sorted(DEFAULTS.keys() - {"minicpm3"}))  # the width of its values is that of its heads
+@pytest.mark.parametrize("kind", DEFAULTS)
 def test_a_file_with_its_sizes_alone_is_that_of_its_class(kind: str, tmp_path: Path) -> None:
     row, means = DEFAULTS[kind], KEYS | FAMILIES[family_of(DEFAULTS[kind]["config"])].keys
     data = row["config"].get("text_config", row["config"])

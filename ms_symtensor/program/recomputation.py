@@ -1,5 +1,6 @@
 """What MindSpore computes again in the backward pass, where blocks are recomputed."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -38,6 +39,22 @@ def of_part(chosen: Recompute, number: int) -> Recompute | None:
     if chosen.only and not only:
         return None
     return replace(chosen, kept=own(chosen.kept), kept_communication=own(chosen.kept_communication), only=only)
+
+
+def of_parts(parts: Sequence[Recompute | None]) -> Recompute | None:
+    """What the one block that stands for several computes again, each of which does as `parts` say; None: no mark says so."""
+    some = [part for part in parts if part is not None]
+
+    def joined(names: Callable[[Recompute], tuple[str, ...]]) -> tuple[str, ...]:
+        return tuple(f"{n}.{name}" for n, part in enumerate(parts) if part is not None for name in names(part))
+
+    together = replace(
+        some[0],
+        kept=joined(lambda part: part.kept),
+        kept_communication=joined(lambda part: part.kept_communication),
+        only=joined(lambda part: part.only),
+    )
+    return together if all(of_part(together, number) == part for number, part in enumerate(parts)) else None
 
 
 def _path(op: Op) -> tuple[str, ...]:

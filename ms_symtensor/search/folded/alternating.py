@@ -10,7 +10,7 @@ from dataclasses import replace
 from itertools import accumulate, chain, groupby
 
 from ms_symtensor.errors import InputError
-from ms_symtensor.program.recomputation import of_part
+from ms_symtensor.program.recomputation import of_part, of_parts
 from ms_symtensor.program.settings import Recompute, StagePlan
 from ms_symtensor.search.constraints.limits import ALL, Limits
 from ms_symtensor.search.constraints.request import Request
@@ -127,14 +127,17 @@ def split_period(plan: Plan, together: Graph, limits: Limits) -> Plan:
 
 
 def joint_stage(stage: StagePlan, together: Graph) -> StagePlan | None:
-    """`stage`, of the blocks as they are, for `together`; None where blocks of one period recompute in part, or not alike."""
+    """`stage`, of the blocks as they are, for `together`; None where no mark says what the blocks of a period recompute."""
     of_blocks = stage.settings.recompute
     found: dict[str, Recompute] = {}
     for names in together.blocks:
-        first, *others = (of_blocks.get(name) for name in names.split(JOINT))
-        if any(one != first for one in others) or (first is not None and others and first.in_part):
+        parts = [of_blocks.get(name) for name in names.split(JOINT)]
+        if not any(parts):
+            continue
+        one = of_parts(parts) if len(parts) > 1 else parts[0]
+        if one is None:
             return None
-        found |= {} if first is None else {names: first}
+        found[names] = one
     return replace(stage, settings=replace(stage.settings, recompute=found))
 
 

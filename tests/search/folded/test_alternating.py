@@ -73,4 +73,13 @@ def test_what_is_recomputed_alike_in_a_period_is_that_of_the_joined_block():
     assert joined(dict.fromkeys(blocks[:2], Recompute())) == {together.blocks[0]: Recompute()}
     assert joined({}) == {}
     assert joined({blocks[0]: Recompute()}) is None
-    assert joined(dict.fromkeys(blocks, Recompute(kept=("feed_forward.up.matmul",)))) is None
+    kept = Recompute(kept=("feed_forward.up.matmul",))
+    both = Recompute(kept=("0.feed_forward.up.matmul", "1.feed_forward.up.matmul"))
+    assert joined(dict.fromkeys(blocks, kept)) == dict.fromkeys(together.blocks, both)
+    assert joined({blocks[0]: kept, blocks[1]: Recompute()}) == {
+        together.blocks[0]: Recompute(kept=("0.feed_forward.up.matmul",))
+    }
+    assert joined({blocks[0]: kept}) is None
+    assert joined({blocks[1]: Recompute(only=("feed_forward.up.matmul",))}) == {
+        together.blocks[0]: Recompute(only=("1.feed_forward.up.matmul",))
+    }

@@ -5,6 +5,7 @@ It imports nothing that plans, so that --help and mistakes are told at once.
 
 import argparse
 from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
 from importlib import import_module
 from importlib.util import find_spec
 from typing import NoReturn
@@ -57,7 +58,22 @@ class _Completion(argparse.Action):
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     """What a command line asks for; `command` is the command's name. InputError for what it does not take."""
-    return parser().parse_args(arguments)
+    command_line = parser()
+    chosen, unknown = command_line.parse_known_args(arguments)
+    if unknown:
+        command = dict(commands_of(command_line))[chosen.command]
+        command.error(f"unrecognized arguments: {' '.join(unknown)}{_near(unknown, command)}")
+    return chosen
+
+
+def _near(unknown: Sequence[str], command: argparse.ArgumentParser) -> str:
+    """Which options of `command` the first of the `unknown` ones may mean."""
+    word = next((word.partition("=")[0] for word in unknown if word.startswith("--")), "")
+    options = [option for option in command._option_string_actions if option.startswith("--")]
+    near = [option for option in options if word[2:] and word[2:] in option] or get_close_matches(
+        word, options, cutoff=0.7
+    )
+    return f"; near: {', '.join(near[:3])}" if near else ""
 
 
 def commands_of(command_line: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.ArgumentParser]]:

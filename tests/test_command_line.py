@@ -18,6 +18,7 @@ from ms_symtensor.command_line import MODULES, commands_of, parse, parser
 from ms_symtensor.commands import options
 from ms_symtensor.commands.sweep import LISTS
 from ms_symtensor.cost import runtime
+from ms_symtensor.errors import InputError
 from ms_symtensor.search.constraints.limits import PINNED
 from ms_symtensor.version import VERSION
 
@@ -153,3 +154,19 @@ def test_what_is_done_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture
     finally:
         logger.removeHandler(caplog.handler)
         logger.setLevel(logging.NOTSET)
+
+
+@pytest.mark.parametrize(
+    "words, near",
+    (
+        ("--batch-size 8", "; near: --global-batch-size"),
+        ("--batch=8", "; near: --global-batch-size"),
+        ("--devices 8", "; near: --device-num"),
+        ("--qwertyuiop", ""),
+        ("more", ""),
+    ),
+)
+def test_an_unknown_option_is_told_with_those_that_are_near(words: str, near: str) -> None:
+    with pytest.raises(InputError) as told:
+        parse(["plan", "llama2_7b", "--device-num", "8", "--out", "x", *words.split()])
+    assert str(told.value) == f"unrecognized arguments: {words}{near} (see symtensor plan --help)"

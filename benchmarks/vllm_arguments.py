@@ -22,14 +22,16 @@ from typing import Any
 
 from model_zoo import dimensions_of
 from model_zoo.config import TransformerConfig
+from model_zoo.config_json import read
 from ms_symtensor.cluster.load import load
 from ms_symtensor.errors import InfeasibleError, InputError
 from ms_symtensor.search.constraints.request import free_B
-from ms_symtensor.serving.commands import ASCEND, MINDSPORE, NO_WIDE, EngineCommand, engine_commands
+from ms_symtensor.serving.commands import ASCEND, MINDSPORE, NO_NETWORK, NO_WIDE, EngineCommand, engine_commands
 from ms_symtensor.serving.deployment import MIXED, SPLIT
 from ms_symtensor.serving.request import Request, Tokens, fixed_of
 from ms_symtensor.serving.search import search
 
+FILES = Path(__file__).parents[1] / "tests" / "data" / "configs"
 JUDGES = {ASCEND: "vllm_judge.py", MINDSPORE: "vllm_mindspore_judge.py"}
 ARCHITECTURES = {
     "llama3_8b": "LlamaForCausalLM", "llama3_70b": "LlamaForCausalLM", "qwen3_32b": "Qwen3ForCausalLM",
@@ -39,6 +41,8 @@ TYPES = {
     "LlamaForCausalLM": "llama", "Qwen3ForCausalLM": "qwen3", "Qwen3MoeForCausalLM": "qwen3_moe",
     "DeepseekV3ForCausalLM": "deepseek_v3",
 }  # fmt: skip
+PUBLISHED = {"qwen3_next_80b_a3b": "Qwen3NextForCausalLM", "deepseek_v3_2_exp": "DeepseekV32ForCausalLM"}
+"""Architectures of files in tests/data/configs."""
 CASES = (
     ("llama3_8b", "atlas_800t_a2", 4, "", MIXED), ("llama3_8b", "atlas_800t_a2", 8, "", SPLIT),
     ("llama3_8b", "atlas_800t_a2", 4, "dp=2", MIXED), ("llama3_8b", "atlas_800t_a2", 8, "decode.pp=2", SPLIT),
@@ -54,6 +58,10 @@ CASES = (
     ("deepseek_v3", "atlas_800t_a3", 64, "", MIXED), ("deepseek_v3", "atlas_800t_a3", 64, "", SPLIT),
     ("deepseek_v3", "atlas_800t_a3", 64, "decode.pp=2", SPLIT), ("deepseek_v3", "cloudmatrix384", 384, "", SPLIT),
     ("deepseek_v3", "cloudmatrix384", 384, "decode.dp=320,decode.tp=1,decode.ep=320", SPLIT),
+    ("qwen3_next_80b_a3b", "atlas_800t_a3", 8, "", MIXED), ("qwen3_next_80b_a3b", "atlas_800t_a3", 16, "", SPLIT),
+    ("qwen3_next_80b_a3b", "atlas_800t_a3", 8, "tp=1", MIXED), ("qwen3_next_80b_a3b", "atlas_800t_a3", 16, "tp=8", SPLIT),
+    ("deepseek_v3_2_exp", "atlas_800t_a3", 64, "", MIXED), ("deepseek_v3_2_exp", "atlas_800t_a3", 64, "", SPLIT),
+    ("deepseek_v3_2_exp", "atlas_800t_a3", 64, "decode.pp=2", SPLIT),
 )  # fmt: skip
 """Network, cluster, devices, what is pinned, mode."""
 
@@ -62,13 +70,11 @@ def requests() -> Iterator[tuple[Request, str]]:
     """The request and the mode of every case, in bfloat16, the largest network in 8 bits."""
     for name, known, devices, pinned, mode in CASES:
         cluster = load(known)
-        weights = "int8" if name == "deepseek_v3" else "bfloat16"
+        weights = "int8" if name.startswith("deepseek_v3") else "bfloat16"
         fixed = fixed_of(pinned.split(",")) if pinned else fixed_of(())
         tokens = Tokens(2048, 2048, 512)
-        yield (
-            Request(dimensions_of(name), cluster, devices, tokens, free_B(cluster), weights=weights, fixed=fixed),
-            mode,
-        )
+        network = read(FILES / f"{name}.json").config if name in PUBLISHED else dimensions_of(name)
+        yield Request(network, cluster, devices, tokens, free_B(cluster), weights=weights, fixed=fixed), mode
 
 
 @cache
@@ -87,6 +93,9 @@ def cases(engine: str = ASCEND) -> tuple[tuple[Request, EngineCommand], ...]:
 
 def config_json(config: TransformerConfig) -> dict[str, Any]:
     """What Hugging Face's config.json says of a network of the zoo, as far as vllm asks."""
+    if config.name in PUBLISHED:
+        file = json.loads((FILES / f"{config.name}.json").read_text())
+        return file | {"architectures": [PUBLISHED[config.name]], "torch_dtype": "bfloat16"}
     architecture = ARCHITECTURES[config.name]
     found: dict[str, Any] = {
         "architectures": [architecture], "model_type": TYPES[architecture], "hidden_size": config.hidden_size,
@@ -141,7 +150,7 @@ def main() -> int:
     chosen = command_line.parse_args()
     engine = ASCEND if chosen.ascend else MINDSPORE
     commands = [
-        (request, one) for request, one in cases(engine) if one.refused != NO_WIDE
+        (request, one) for request, one in cases(engine) if one.refused not in (NO_WIDE, NO_NETWORK)
     ]  # what no option says is not asked
     entries = [
         {"config": config_json(request.config), "arguments": command.arguments, "environment": command.environment}

@@ -25,6 +25,7 @@ from vllm.engine.arg_utils import EngineArgs  # noqa: E402
 from vllm.entrypoints.openai.cli_args import make_arg_parser  # noqa: E402
 from vllm.utils.argparse_utils import FlexibleArgumentParser  # noqa: E402
 
+BLOCKS = "vllm_ascend/patch/platform/patch_mamba_config.py"
 CONNECTOR = "vllm_ascend/distributed/kv_transfer/kv_p2p/mooncake_connector.py"
 SIZES = "_get_prefill_decode_size"
 
@@ -63,11 +64,11 @@ def understood(case, ascend, sizes):
     experts = ascend.EplbConfig(more.get("eplb_config", {}))
     if transfer is not None:
         sizes(SimpleNamespace(), SimpleNamespace(kv_transfer_config=transfer))
-    parallel = config.parallel_config
+    parallel, block = config.parallel_config, config.cache_config.block_size
     return {
         "tp": parallel.tensor_parallel_size, "pp": parallel.pipeline_parallel_size, "dp": parallel.data_parallel_size,
         "experts": parallel.enable_expert_parallel, "requests": chosen.max_num_seqs, "tokens": chosen.max_num_batched_tokens,
-        "length": config.model_config.max_model_len, "block": chosen.block_size, "role": transfer and transfer.kv_role,
+        "length": config.model_config.max_model_len, "block": block, "role": transfer and transfer.kv_role,
         "quantization": quantization, "copies": experts.num_redundant_experts,
     }  # fmt: skip
 
@@ -76,6 +77,8 @@ def main():
     source = Path(sys.argv[1])
     sys.path.append(str(source))
     from vllm_ascend import ascend_config as ascend
+
+    exec(compile((source / BLOCKS).read_text(), BLOCKS, "exec"), {})  # blocks beside states: it puts itself into vllm
 
     sizes, found = sizes_of(source), []
     for case in json.load(sys.stdin):

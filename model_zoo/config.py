@@ -130,6 +130,7 @@ class DeltaSizes:
     largest_beta: float = 1.0
     norm_epsilon: float = 0.0  # of the norm behind it; 0: the network's
     chunk: int = DELTA_CHUNK  # tokens whose steps are made at once, of a shorter sample all
+    state_dtype: str = ""  # in which an engine keeps the state of a request; none: the compute type
 
     @property
     def group_size(self) -> int:

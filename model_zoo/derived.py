@@ -99,7 +99,9 @@ def indexer_sizes(facts: dict[str, Any], latent: LatentSizes | None) -> IndexerS
 def delta_sizes(facts: Mapping[str, Any]) -> DeltaSizes:
     """The heads of gated linear attention. Errors: InputError for sizes that are none, and for a convolution of one token."""
     names = ("key_heads", "value_heads", "key_size", "value_size", "kernel")
-    sizes = DeltaSizes(**{name: number_of(facts, f"delta.{name}") for name in names})
+    sizes = DeltaSizes(
+        **{name: number_of(facts, f"delta.{name}") for name in names}, state_dtype=facts.get("delta.state_dtype") or ""
+    )
     if sizes.kernel < 2:
         raise InputError("linear_conv_kernel_dim is 1: the zoo's convolution sees two tokens or more")
     return sizes

@@ -40,6 +40,7 @@ _KNOWN: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
         "a number, or a pattern such as LLLG", lambda value: _is_whole(value) or bool(re.fullmatch("L*G", str(value)))
     ),
     "activation": ("a name", lambda value: isinstance(value, str)),
+    "delta.state_dtype": ("float32, bfloat16 or float16", lambda value: value in ("float32", "bfloat16", "float16")),
     "topk_method": ("a name", lambda value: isinstance(value, str)),
     "experts.scoring": ("softmax or sigmoid", lambda value: value in ("softmax", "sigmoid")),
     "tempers": ("true or false", lambda value: isinstance(value, bool | int)),  # some files have a number

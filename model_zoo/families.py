@@ -192,7 +192,7 @@ _PARALLEL = {"use_parallel_residual": "parallel"}
 _SIGMOID = {"experts.scoring": "sigmoid"}
 _DELTA: dict[str, Any] = _HEAD_NORM | {"attention_gate": True}
 _QWEN3_NEXT = DELTA_KEYS | {
-    "full_attention_interval": "full_step", "attn_output_gate": "attention_gate", "mamba_ssm_dtype": "",
+    "full_attention_interval": "full_step", "attn_output_gate": "attention_gate", "mamba_ssm_dtype": "delta.state_dtype",
     "mtp_use_dedicated_embeddings": "",
 }  # fmt: skip
 _EXPERTS_ONLY = {"intermediate_size": "experts.intermediate_size"}  # no block is dense

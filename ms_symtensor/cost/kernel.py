@@ -9,7 +9,7 @@ Williams, Waterman and Patterson 2009):
 - `vector_s`   does so, with O operations of the vector unit in float32 (softmax, SiLU), which works as fast in 16 bit.
 - `product_s`  a result of E elements, each a sum of K products, on the matrix unit.
 - `attention_s`  fused attention: R queries, each with S keys.
-            Either may read C bytes more that were read last a whole pass ago (serving's weights and cache).
+            These three may read C bytes more that were read last a whole pass ago (serving's weights and cache).
 - `copy_s`     moves Q bytes between device and host.
 
 A formula is a function of numbers of the kernel, in symbols or as expressions over dims: `Kernel.expression` is what `explain`
@@ -83,12 +83,12 @@ def pass_s(traffic_B: Any) -> sympy.Expr:
     return memory(traffic_B) / (s.eta_hbm * s.B_hbm) + s.t_op
 
 
-def vector_s(traffic_B: Any, operations: Any) -> sympy.Expr:
+def vector_s(traffic_B: Any, operations: Any, cold_B: Any = 0) -> sympy.Expr:
     """Seconds of a pass over memory with so many operations, in float32 whatever the tensors' type: half as many at once as F_vec
-    counts.
+    counts; `cold_B` as of `product_s`: a state.
     """
     rate = s.eta_vec * s.F_vec / 2
-    return sympy.Max(operations / rate, memory(traffic_B) / (s.eta_hbm * s.B_hbm), evaluate=False) + s.t_op
+    return sympy.Max(operations / rate, (memory(traffic_B) + cold_B) / (s.eta_hbm * s.B_hbm), evaluate=False) + s.t_op
 
 
 def product_s(elements: Any, depth: Any, flops: Any, traffic_B: Any, cold_B: Any = 0) -> sympy.Expr:

@@ -41,6 +41,8 @@ def _model_name(config: TransformerConfig) -> str:
     """What MindFormers calls the network; empty if it has none."""
     if config.position != "rotary" or config.norm != "rms_norm" or config.activation != "swiglu":
         return ""
+    if config.indexer is not None:
+        return ""
     if config.latent_attention is not None:
         return "deepseek_v3" if config.experts is not None and config.experts.scoring == "sigmoid" else ""
     if config.qk_norm != "head" or config.kinds:

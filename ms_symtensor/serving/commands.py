@@ -12,7 +12,7 @@ import shlex
 from dataclasses import dataclass
 
 from ms_symtensor.serving.deployment import SPLIT, TURNS, Deployment, Instance
-from ms_symtensor.serving.memory import BLOCK_TOKENS, slots
+from ms_symtensor.serving.memory import BLOCK_TOKENS, block_tokens, key_value_B, slots, state_B
 from ms_symtensor.serving.request import Request
 
 ASCEND, MINDSPORE = "vllm-ascend", "vllm-mindspore"
@@ -30,6 +30,12 @@ ONLY_EXPERTS = "The finegrained tp sizes can be enabled only for MOE models."
 NO_TURNS = "vLLM does not change its sizes while it runs"
 ONE_STAGE = "decode pp size must be 1"
 """MooncakeConnectorWorker, of both kinds of instances."""
+MORE_TENSOR = "Mamba prefill TP size must be >= decode TP size."
+"""Its receiving thread, of states of linear attention."""
+UNALIGNED = "Cannot align ssm_page_size and attn_page_size."
+"""patch_mamba_config.py: keys of a block take what a state does."""
+NO_NETWORK = "none of its networks has gated linear attention, or an indexer"
+"""vllm-mindspore, and the inference networks of MindFormers that it falls back to."""
 _DECIMALS = 2
 
 
@@ -67,7 +73,7 @@ def _command(request: Request, found: Deployment, one: Instance, engine: str) ->
         ("--max-num-seqs", max(1, one.requests // cut.pp) if one.phase != "prefill" else max(1, one.requests)),
         ("--max-num-batched-tokens", _batched(one)),
         ("--max-model-len", request.tokens.whole),
-        ("--block-size", BLOCK_TOKENS),
+        ("--block-size", block_tokens(request, cut)),
         ("--gpu-memory-utilization", _share(request)),
     ]
     arguments = [PROGRAMS[engine], "serve", "$MODEL"]
@@ -85,13 +91,15 @@ def _command(request: Request, found: Deployment, one: Instance, engine: str) ->
             arguments += ["--kv-cache-dtype", request.cache]
         if copies:
             arguments += ["--enable-eplb", "--eplb-config", json.dumps({"num_redundant_experts": copies})]
-        refused = NO_WIDE if wide else ONLY_CUDA if copies else ""
+        lacks = request.config.indexer is not None or request.config.delta is not None
+        refused = NO_NETWORK if lacks else NO_WIDE if wide else ONLY_CUDA if copies else ""
     else:
-        additional = _additional(cut.ffn_tp if wide else 0, copies)
+        eight_bits = request.config.indexer is not None and request.cache != "bfloat16"
+        additional = _additional(cut.ffn_tp if wide else 0, copies, eight_bits)
         if additional:
             arguments += ["--additional-config", json.dumps(additional)]
         in_stages = any(each.phase == "decode" and each.strategy.pp > 1 for each in found.instances)
-        refused = ONLY_EXPERTS if wide else ONE_STAGE if in_stages else ""
+        refused = ONLY_EXPERTS if wide else ONE_STAGE if in_stages else _refuses_states(request, found, one)
     environment = "DYNAMIC_EPLB=true" if copies and engine == ASCEND else ""
     if found.mode == TURNS:
         refused = NO_TURNS
@@ -106,11 +114,23 @@ def _copies(request: Request, one: Instance) -> int:
     return slots(request.config, cut) * cut.ep - experts.number
 
 
-def _additional(wide: int, copies: int) -> dict[str, object]:
-    """vllm-ascend's own options: a feed-forward cut `wide` ways, and so many redundant experts."""
+def _refuses_states(request: Request, found: Deployment, one: Instance) -> str:
+    """What vllm-ascend says of states of linear attention that it does not lay or move so."""
+    if request.config.delta is None:
+        return ""
+    keys_B = block_tokens(request, one.strategy) * key_value_B(request, one.strategy) / 2
+    if keys_B != state_B(request, one.strategy)[0]:
+        return UNALIGNED
+    cuts = {each.phase: each.strategy.tp for each in found.instances}
+    return MORE_TENSOR if cuts.get("prefill", 0) < cuts.get("decode", 0) else ""
+
+
+def _additional(wide: int, copies: int, eight_bits: bool) -> dict[str, object]:
+    """vllm-ascend's own options: a feed-forward cut `wide` ways, redundant experts, caches beside an indexer in 8 bits."""
     if wide:
         return {"finegrained_tp_config": {"mlp_tensor_parallel_size": wide}}
-    return {"eplb_config": {"dynamic_eplb": True, "num_redundant_experts": copies}} if copies else {}
+    more = {"eplb_config": {"dynamic_eplb": True, "num_redundant_experts": copies}} if copies else {}
+    return more | ({"enable_sparse_sfa_c8": True, "enable_sparse_li_c8": True} if eight_bits else {})
 
 
 def _batched(one: Instance) -> int:

@@ -1,7 +1,7 @@
 """The time of a pass of either phase through an instance, for all numbers of requests at once."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -43,7 +43,7 @@ def most_requests(request: Request, one: Strategy, tokens_of_prefill: int = 0) -
     same engine makes some.
     """
     left_B = request.limit_B - resident_B(request, one) - buffers_B(request.config, one, tokens_of_prefill, 0)
-    each_B = one.pp * request_tokens(request) * cache_B(request, one) + buffers_B(request.config, one, 1, 1)
+    each_B = one.pp * request_tokens(request, one) * cache_B(request, one) + buffers_B(request.config, one, 1, 1)
     return max(0, min(left_B // each_B, MOST_REQUESTS))
 
 
@@ -112,9 +112,10 @@ def passes_of(request: Request, one: Strategy, step: Step, rows: Array) -> Passe
             parts[name] = parts.get(name, 0.0) + count * time
 
     layers = layers_of(request.config, one)
-    for window in dict.fromkeys(kind.window for kind in layers):
-        count = sum(number for kind, number in layers.items() if kind.window == window)
-        add(count, partial(Layer.attention, window=window))
+    attentions = {kind: replace(kind, experts=False) for kind in layers}
+    for one_kind in dict.fromkeys(attentions.values()):
+        count = sum(number for kind, number in layers.items() if attentions[kind] == one_kind)
+        add(count, partial(Layer.attention, kind=one_kind))
     for has_experts, part in ((False, Layer.dense), (True, Layer.experts)):
         if count := sum(number for kind, number in layers.items() if kind.experts == has_experts):
             add(count, part)

@@ -141,7 +141,7 @@ def _source(request: Request, one: Instance, phase: str, stage: int) -> dict[str
     each = math.ceil(config.num_layers / cut.pp)
     layers = range(stage * each, min(config.num_layers, (stage + 1) * each))
     part = config.with_layers(layers)
-    blocks = request_tokens(request) // BLOCK_TOKENS
+    blocks = request_tokens(request, cut) // BLOCK_TOKENS
     chunk = min(one.tokens, request.tokens.most)
     sizes = (1, one.requests // cut.pp) if phase == "decode" else (chunk, max(1, one.tokens // chunk))
     room = min(one.cache_tokens // BLOCK_TOKENS, one.requests * blocks)

@@ -75,16 +75,6 @@ class Request:
     def __post_init__(self) -> None:
         if not self.config.causal or self.config.lora is not None:
             raise InputError(f"{self.config.name} does not generate: give a decoder without adapters")
-        if self.config.indexer is not None:
-            raise InputError(
-                f"{self.config.name}: the cache and the scores of an indexer have no price in serving; --dim index_topk=0 prices"
-                " full attention"
-            )
-        if self.config.delta is not None or self.config.attention_gate:
-            raise InputError(
-                f"{self.config.name}: states of gated linear attention and gates of attention have no price in serving; plan its"
-                " training, or serve another network"
-            )
         if self.tokens.whole > self.config.max_position_embeddings:
             raise InputError(
                 f"{self.tokens.whole} tokens of a request are more than the {self.config.max_position_embeddings} positions of"

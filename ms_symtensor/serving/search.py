@@ -26,7 +26,7 @@ from ms_symtensor.serving.deployment import (
     instance_of,
 )
 from ms_symtensor.serving.layer import Array
-from ms_symtensor.serving.memory import cache_B, request_tokens, weights_B
+from ms_symtensor.serving.memory import cache_B, held_B, request_tokens, weights_B
 from ms_symtensor.serving.phases import PREFILL_TOKENS, first_token_s, most_requests
 from ms_symtensor.serving.request import Request
 from ms_symtensor.serving.strategy import strategies
@@ -154,7 +154,7 @@ def _best_of_sizes(request: Request, phase: str, priced: Priced) -> list[Instanc
 
 def _transfer_s(request: Request, first: Instance) -> float:
     """A prompt's cache from the devices of a stage to those that decode, each over its port, to the farthest device."""
-    size_B = request.tokens.most * cache_B(request, first.strategy)
+    size_B = held_B(request, first.strategy, request.tokens.most)
     return collective_time_s(request.cluster, "Send", (0, request.device_num - 1), size_B)
 
 
@@ -162,7 +162,7 @@ def _why_nothing(request: Request, priced: Priced) -> str:
     name, devices = request.config.name, request.device_num
     if not priced.count:
         need = min(
-            weights_B(request, one) + request_tokens(request) * cache_B(request, one)
+            weights_B(request, one) + request_tokens(request, one) * cache_B(request, one)
             for one in strategies(request.config, devices, degrees_of(dict(request.fixed.get("decode", {}))))
         )
         return (

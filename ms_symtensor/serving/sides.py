@@ -20,7 +20,9 @@ from ms_symtensor.strategy.reading import Field
 from ms_symtensor.tensor.layout import Layout
 
 _REMEDY = "serve again"
-_OF_HEADS = re.compile(r"attention\.(query|query_rotary|key|value)\.(weight|bias)$")
+_OF_HEADS = re.compile(
+    r"attention\.(query|query_rotary|key|value|gate|mixed|rates|core\.decay)\.(weight|bias|log_decay)$"
+)
 _ROWS, _COLUMNS, _TABLE = r"\.(gate|up)\.(weight|bias)$", r"\.down\.weight$", r"(word_embedding\.table|output_table)$"
 
 
@@ -95,7 +97,7 @@ def _layout(config: TransformerConfig, one: Strategy, name: str, shape: tuple[in
     if _OF_HEADS.search(name):
         own = re.search(r"attention\.(key|value)\.", name) and config.latent_attention is None
         cut = min(one.tp, config.n_kv_heads) if own else one.tp
-    elif name.endswith("attention.output.weight"):
+    elif name.endswith(("attention.output.weight", "convolution.weight")):
         cut, dim = one.tp, 1
     elif re.search(_TABLE, name):
         cut = one.tp if shape[0] % one.tp == 0 else 1

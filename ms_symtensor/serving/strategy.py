@@ -54,6 +54,8 @@ def why_not(config: TransformerConfig, one: Strategy) -> str:
     kv_heads = config.n_kv_heads
     if config.latent_attention is None and kv_heads % one.tp and one.tp % kv_heads:
         return f"{kv_heads} key-value heads and tp {one.tp}: neither divides the other"
+    if config.delta is not None and config.delta.key_heads % one.tp:
+        return f"{config.delta.key_heads} key heads of linear attention do not divide by tp {one.tp}"
     if one.pp > config.num_layers:
         return f"{config.num_layers} layers for pp {one.pp}"
     has_dense = not all(config.has_experts(layer) for layer in range(config.num_layers))

@@ -24,7 +24,7 @@ from ms_symtensor.serving.deployment import (
     deployment_of,
     instance_of,
 )
-from ms_symtensor.serving.memory import cache_tokens, request_tokens
+from ms_symtensor.serving.memory import cache_tokens, layer_B, request_tokens
 from ms_symtensor.serving.phases import Passes, first_token_s
 from ms_symtensor.serving.request import Request
 from ms_symtensor.serving.sides import Served, side_of_instances
@@ -102,7 +102,7 @@ def _best(request: Request, priced: Priced, first: Passes, steps: Passes, cost: 
     one, other = first.one, steps.one
     held = np.array([cache_tokens(request, one, int(size), max(1, int(rows))) for size, rows in _sizes(first)])
     requests = other.dp * other.pp * steps.requests
-    fits = requests[None, :] <= (one.dp * (held // request_tokens(request)))[:, None]
+    fits = requests[None, :] <= (one.dp * (held // request_tokens(request, one)))[:, None]
     prompts_s = first.stage_s / first.requests / one.dp
     taken_s = prompts_s[:, None] * requests[None, :] + (first.pass_s - first.stage_s)[:, None]
     changed_s = cost.time_s + cost.each_s * requests
@@ -169,16 +169,16 @@ def _side(priced: Priced, one: Strategy, portions: int, each: int) -> Side:
     if one not in priced.sides:
         priced.sides[one] = side_of_instances(Served(config, one, 1, request.cluster.name), request.stored_as, 1)
     side = priced.sides[one]
-    latent = config.latent_attention
-    heads = 1 if latent is not None else config.n_kv_heads
-    width = 2 * config.head_dim if latent is None else latent.key_value_rank + latent.rotary_head_dim
-    cut = min(one.tp, heads)
-    layers, whole = -(-config.num_layers // one.pp), request_tokens(request)
-    caches = []
-    for n in range(config.num_layers):
-        shape = (each, heads, min((config.kinds[n].window if config.kinds else 0) or whole, whole) * width)
+    layers, caches = -(-config.num_layers // one.pp), []
+    for n, kind in enumerate(config.kinds or map(config.kind, range(config.num_layers))):
+        heads = config.n_kv_heads if config.latent_attention is None else 1
+        heads = config.delta.key_heads if config.delta is not None and kind.linear else heads
+        cut = min(one.tp, heads)
+        shape = (
+            each,
+            heads,
+            math.ceil(layer_B(request, Strategy(), kind, request_tokens(request, Strategy())) / heads),
+        )
         lies = ((n // layers, Slices(Layout((one.dp, cut, one.tp // cut), (2, 1, -1), shape))),)
-        caches += [
-            Held(f"layers.{n}.cache.{part}", shape, request.cache, lies, (n // layers,)) for part in range(portions)
-        ]
+        caches += [Held(f"layers.{n}.cache.{part}", shape, "int8", lies, (n // layers,)) for part in range(portions)]
     return replace(side, tensors=(*side.tensors, *caches))

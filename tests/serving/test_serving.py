@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from model_zoo.builder import build_graph
-from model_zoo.config import BlockKind, DeltaSizes, IndexerSizes
+from model_zoo.config import BlockKind
 from model_zoo.dimensions import dimensions_of
 from ms_symtensor.cluster.load import load
 from ms_symtensor.errors import InfeasibleError, InputError
@@ -232,14 +232,6 @@ def test_what_cannot_be_is_said():
         search(request_for("llama3_8b", fixed={"decode": {}, "prefill": {"tokens": 1000, "tp": 8}}), (SPLIT,))
     with pytest.raises(InputError, match="does not generate"):
         request_for("bert_large", tokens=(100, 100, 10))
-    sparse = replace(dimensions_of("deepseek_v3"), indexer=IndexerSizes(64, 128, 2048))
-    with pytest.raises(InputError, match="scores of an indexer have no price in serving; --dim index_topk=0"):
-        request_for(sparse)
-    linear = replace(
-        dimensions_of("qwen3_32b"), delta=DeltaSizes(16, 32, 128, 128), kinds=(BlockKind(linear=True),) * 64
-    )
-    with pytest.raises(InputError, match="states of gated linear attention .* have no price in serving"):
-        request_for(linear)
     with pytest.raises(InputError, match="positions"):
         request_for("llama2_7b", tokens=(4000, 4000, 1000))
     with pytest.raises(InputError, match="NAME=N"):

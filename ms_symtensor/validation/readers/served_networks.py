@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from model_zoo import dimensions_of
-from model_zoo.config import BlockKind, Experts, LatentSizes, TransformerConfig
+from model_zoo.config import BlockKind, DeltaSizes, Experts, IndexerSizes, LatentSizes, TransformerConfig
 from ms_symtensor.cluster.load import load
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.errors import InfeasibleError, InputError
@@ -19,10 +19,8 @@ UNLIMITED_B = 1 << 62
 """Bytes of a device of which a row is known to have been within."""
 MOST = 1 << 24
 """Tokens, requests and devices that nobody serves more of."""
-_STATE_KEYS = 1024
-"""A gated linear layer of Qwen3.5 keeps 64 heads of 128 x 128 numbers: as much as 1,024 keys and values of 2 heads of 256."""
-_DENSE_OF_GLM, _INDEXED_KEYS = 3, 2048
-"""The indexer of GLM-5 and DeepSeek-V3.2 (index_topk) leaves a token 2,048 keys; its own scores are not priced."""
+_INDEXER = IndexerSizes(heads=64, head_dim=128, keys=2048)
+"""That of DeepSeek-V3.2; GLM-5's has 32 heads."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +74,7 @@ def _of_any_length(config: TransformerConfig) -> TransformerConfig:
 
 
 def _networks() -> tuple[tuple[str, TransformerConfig], ...]:
-    """config.json of each model on huggingface.co. Of Qwen3.5 three of four layers are gated linear attention."""
+    """config.json of each model on huggingface.co. Of Qwen3-Next and Qwen3.5 three of four layers are gated linear attention."""
     deepseek = dimensions_of("deepseek_v3")
     qwen = dimensions_of("qwen3_30b_a3b")
     kimi = replace(
@@ -87,7 +85,7 @@ def _networks() -> tuple[tuple[str, TransformerConfig], ...]:
         deepseek, hidden_size=6144, num_layers=78, num_heads=64, n_kv_heads=64, head_dim=256, intermediate_size=12288,
         vocab_size=154880, experts=_experts(deepseek, groups=1, groups_per_token=1),
         latent_attention=LatentSizes(query_rank=2048, key_value_rank=512, rotary_head_dim=64, value_head_dim=256),
-        kinds=tuple(BlockKind(experts=n >= _DENSE_OF_GLM, window=_INDEXED_KEYS) for n in range(78)),
+        indexer=replace(_INDEXER, heads=32),
     )  # fmt: skip
     minimax = replace(
         qwen, hidden_size=3072, num_layers=62, num_heads=48, n_kv_heads=8, vocab_size=200064,
@@ -101,9 +99,8 @@ def _networks() -> tuple[tuple[str, TransformerConfig], ...]:
         qwen, hidden_size=6144, num_layers=62, num_heads=96, n_kv_heads=8,
         experts=_experts(qwen, number=160, intermediate_size=2560),
     )  # fmt: skip
-    indexed = tuple(BlockKind(experts=n >= deepseek.dense_layers, window=_INDEXED_KEYS) for n in range(61))
     return (
-        ("deepseek-v3.2", replace(deepseek, kinds=indexed)),
+        ("deepseek-v3.2", replace(deepseek, indexer=_INDEXER)),
         ("deepseek-v3", deepseek),
         ("deepseek-r1", deepseek),
         ("kimi-k2", kimi),
@@ -112,20 +109,27 @@ def _networks() -> tuple[tuple[str, TransformerConfig], ...]:
         ("qwen3-235b", large),
         ("qwen3-30b-a3b", qwen),
         ("qwen3-coder-480b", coder),
-        ("qwen3-next-80b", _linear(qwen, (2048, 48, 16), (512, 10, 512))),
-        ("qwen3.5-397b", _linear(qwen, (4096, 60, 32), (512, 10, 1024))),
-        ("qwen3.5-122b", _linear(qwen, (3072, 48, 32), (256, 8, 1024))),
-        ("qwen3.6-35b", _linear(qwen, (2048, 40, 16), (256, 8, 512))),
+        ("qwen3-next-80b", _linear(qwen, (2048, 48, 16, 32), (512, 10, 512), "")),
+        ("qwen3.5-397b", _linear(qwen, (4096, 60, 32, 64), (512, 10, 1024))),
+        ("qwen3.5-122b", _linear(qwen, (3072, 48, 32, 64), (256, 8, 1024))),
+        ("qwen3.6-35b", _linear(qwen, (2048, 40, 16, 32), (256, 8, 512))),
     )
 
 
-def _linear(of: TransformerConfig, sizes: tuple[int, int, int], experts: tuple[int, int, int]) -> TransformerConfig:
-    """`sizes`: hidden, layers and heads; `experts`: their number, how many a token has, and their width."""
-    (hidden, layers, heads), (number, per_token, width) = sizes, experts
-    kinds = tuple(BlockKind(experts=True, window=0 if n % 4 == 3 else _STATE_KEYS) for n in range(layers))
+def _linear(
+    of: TransformerConfig, sizes: tuple[int, int, int, int], experts: tuple[int, int, int], state: str = "float32"
+) -> TransformerConfig:
+    """`sizes`: hidden, layers, heads, and heads of linear attention's values; `experts`: their number, how many a token has, and
+    their width.
+    """
+    (hidden, layers, heads, values), (number, per_token, width) = sizes, experts
+    kinds = tuple(BlockKind(experts=True, linear=n % 4 < 3) for n in range(layers))
+    expert = _experts(
+        of, number=number, per_token=per_token, intermediate_size=width, shared_size=width, shared_gate=True
+    )
     return replace(
         of, hidden_size=hidden, num_layers=layers, num_heads=heads, n_kv_heads=2, head_dim=256, vocab_size=248320,
-        experts=_experts(of, number=number, per_token=per_token, intermediate_size=width, shared_size=width), kinds=kinds,
+        experts=expert, kinds=kinds, delta=DeltaSizes(16, values, 128, 128, state_dtype=state), attention_gate=True,
     )  # fmt: skip
 
 

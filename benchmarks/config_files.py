@@ -72,6 +72,7 @@ GIVEN: Mapping[str, dict[str, Any]] = {kind: {} for kind in _PLAIN.split()} | {
     "bloom": {"hidden_size": 4096, "n_layer": 30, "n_head": 32},
     "gpt2": _NO_DROPOUT, "gpt_bigcode": _NO_DROPOUT, "opt": {"dropout": 0.0},
     "seed_oss": {"attention_dropout": 0.0, "residual_dropout": 0.0},
+    "olmo_hybrid": {"rope_parameters": {"rope_type": "default", "rope_theta": None}},
 }  # fmt: skip
 """What each class is called with."""
 

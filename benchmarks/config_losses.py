@@ -56,6 +56,7 @@ _GPT2 = {
     "resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0, "n_embd": 32, "n_layer": 4, "n_head": 4, "n_positions": 64,
 }  # fmt: skip
 _ROPE: dict[str, Any] = {"rope_type": "default", "rope_theta": 1e4}
+_NOT_ROTATED: dict[str, Any] = {"rope_type": "default", "rope_theta": None}
 _TEMPERED = _ROPE | {"llama_4_scaling_beta": 0.1, "original_max_position_embeddings": 16}
 _YARN = {"rope_type": "yarn", "factor": 1.0, "beta_fast": 32.0, "beta_slow": 1.0, "partial_rotary_factor": 0.33334}
 _PLAIN = {"rope_parameters": _ROPE}
@@ -99,6 +100,7 @@ TINY: Mapping[str, dict[str, Any]] = {
     "glm_moe_dsa": _MLA | _ROUTED | _INDEXED | {"index_topk_freq": 2},
     "qwen3_next": _DELTA | _EIGHT | {"shared_expert_intermediate_size": 20}, "qwen3_5_text": _DELTA,
     "qwen3_5_moe_text": _DELTA | _EIGHT | {"shared_expert_intermediate_size": 20},
+    "olmo_hybrid": {key: value for key, value in _DELTA.items() if key != "head_dim"} | {"rope_parameters": _NOT_ROTATED},
     "qwen2_vl": _IMAGES, "qwen2_5_vl": _IMAGES, "qwen3_vl": _HEADS | _IMAGES, "qwen3_vl_moe": _HEADS | _EIGHT | _IMAGES,
     "glm4v": _IMAGES, "glm_ocr": _HEADS | _IMAGES, "glm4v_moe": _HEADS | _ROUTED | _HALF, "qwen2_5_omni_thinker": _IMAGES,
     "qwen3_omni_moe_thinker": _HEADS | _EIGHT | _IMAGES, "paddleocr_vl": _HEADS | _IMAGES, "hunyuan_vl": _HEADS | _IMAGES,
@@ -240,7 +242,8 @@ def renamed(kind: str, config: TransformerConfig, model: Any) -> Iterator[tuple[
             found = "head" if found == "output_table" and what == "bias" else found
             yield (found if what == "weight" else f"{found}.{what}"), value
             continue
-        for mine, part in _of_block(kind, config, block[2], what, value):
+        own = replace(config, branch_norm="before") if config.kind(int(block[1])).linear else config
+        for mine, part in _of_block(kind, own, block[2], what, value):
             yield f"layers.{block[1]}.{mine}", part
 
 

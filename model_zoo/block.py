@@ -54,7 +54,7 @@ class TransformerBlock(nn.Cell):
         super().__init__()
         self.kind, self.shares_choice, self.passes_choice = str(kind), kind.shares_choice, config.passes_choice
         self.is_decoder = config.causal
-        before, after = config.norms_branches
+        before, after = config.norms_branches(kind)
         self.norms_before, self.norms_after = before or not config.causal, after and config.causal
         self.is_parallel, self.shares_norm = config.is_parallel, config.branch_norm == "shared"
         if self.norms_before:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from model_zoo.build_operators import float32
 from model_zoo.build_phase_latent import Pair, cached_latent_attention, rotation
+from model_zoo.config import BlockKind
 from model_zoo.emitter import Argument, Value
 from model_zoo.phase import Phase
 from ms_symtensor.tensor.graph import Constant, Graph, TensorType
@@ -80,7 +81,7 @@ def _phase_block(
     network: "_Network", phase: Phase, x: Value, tables: Pair, paging: list[Value], has_experts: bool
 ) -> Value:
     c = network.config
-    before, after = c.norms_branches
+    before, after = c.norms_branches(BlockKind())
     attention = _cached_attention if c.latent_attention is None else cached_latent_attention
     attended = attention(network, phase, network.norm("attention_norm", x) if before else x, tables, paging)
     attended = network.norm("attended_norm", attended) if after else attended

@@ -38,7 +38,7 @@ class _Network(Layers):
         c = self.config
         feed_forward = self.mixture_of_experts if kind.experts else self.dense_feed_forward
         if c.causal:
-            before, after = c.norms_branches
+            before, after = c.norms_branches(kind)
             read = self.norm("attention_norm", x) if before else x
             attended = self.attend(read, kind)
             attended = self.branch("attention", self.norm("attended_norm", attended) if after else attended)

@@ -321,10 +321,12 @@ class TransformerConfig:
         """Whether the feed-forward reads what attention reads, not its sum."""
         return self.branch_norm in ("beside", "shared")
 
-    @property
-    def norms_branches(self) -> tuple[bool, bool]:
-        """Whether a decoder's attention and feed-forward are normalised before, and after."""
-        return self.branch_norm != "after", self.branch_norm in ("after", "both")
+    def norms_branches(self, kind: BlockKind) -> tuple[bool, bool]:
+        """Whether attention and feed-forward of a decoder's block are normalised before, and after. Those of a block of linear
+        attention are before, where others are after (OLMo Hybrid).
+        """
+        is_after = self.branch_norm == "after" and not kind.linear
+        return not is_after, is_after or self.branch_norm == "both"
 
     @property
     def network(self) -> Network:

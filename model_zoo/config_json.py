@@ -106,6 +106,7 @@ def _network(data: Mapping[str, Any], name: str, seq_length: int | None, approxi
     facts = {**silent, **family.silent, **facts, **family.fixed}
     _require_parts(family, facts)
     derived.read_rope(facts)
+    derived.fill_delta(facts)
     layers = derived.number_of(facts, "num_layers")
     if layers > MOST_LAYERS:
         raise InputError(f"num_hidden_layers is {layers}; it must be at most {MOST_LAYERS}")

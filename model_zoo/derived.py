@@ -96,11 +96,24 @@ def indexer_sizes(facts: dict[str, Any], latent: LatentSizes | None) -> IndexerS
     return sizes
 
 
+def fill_delta(facts: dict[str, Any]) -> None:
+    """Sizes of linear attention that OLMo Hybrid's class takes of attention's heads, where a file lacks them."""
+    if facts.get("delta.by_heads"):
+        heads, hidden = number_of(facts, "num_heads"), number_of(facts, "hidden_size")
+        for name in ("key_heads", "value_heads"):
+            facts[f"delta.{name}"] = facts.get(f"delta.{name}") or heads
+        facts["delta.key_size"] = facts.get("delta.key_size") or int(0.75 * hidden / facts["delta.key_heads"])
+        facts["delta.value_size"] = facts.get("delta.value_size") or 2 * facts["delta.key_size"]
+
+
 def delta_sizes(facts: Mapping[str, Any]) -> DeltaSizes:
     """The heads of gated linear attention. Errors: InputError for sizes that are none, and for a convolution of one token."""
     names = ("key_heads", "value_heads", "key_size", "value_size", "kernel")
     sizes = DeltaSizes(
-        **{name: number_of(facts, f"delta.{name}") for name in names}, state_dtype=facts.get("delta.state_dtype") or ""
+        **{name: number_of(facts, f"delta.{name}") for name in names},
+        largest_beta=2.0 if facts.get("delta.changes_sign") else 1.0,
+        norm_epsilon=facts.get("delta.norm_epsilon") or 0.0,
+        state_dtype=facts.get("delta.state_dtype") or "",
     )
     if sizes.kernel < 2:
         raise InputError("linear_conv_kernel_dim is 1: the zoo's convolution sees two tokens or more")
@@ -161,6 +174,8 @@ def read_rope(facts: dict[str, Any]) -> None:
     ):
         if of.get(key) is not None:
             facts[fact] = typed(key, fact, of[key])
+    if facts.get("rotates_by_base") and "rope_theta" in rope and rope["rope_theta"] is None:
+        facts["unrotated_step"] = 1
     if rope.get("llama_4_scaling_beta"):  # 1 for the first positions
         first = typed("rope_parameters", "tempered_from", rope.get("original_max_position_embeddings"))
         facts |= {"tempers": True, "tempered_from": (first or 0) + 1}

@@ -48,7 +48,7 @@ _KNOWN: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
         ("tied_embeddings", "attention_bias", "qkv_bias", "mlp_bias", "bias", "output_bias", "head_bias", "uses_qk_norm",
          "uses_window", "experts.normalised", "uses_correction", "parallel", "one_kv_head", "new_form", "scales_scores",
          "scales_by_layer", "norms_before", "norms_after", "drops_norm", "shares_keys", "groups_heads", "has_biases",
-         "norms_by_root", "norms_last", "adds_normed", "attention_gate"),
+         "norms_by_root", "norms_last", "adds_normed", "attention_gate", "delta.changes_sign"),
         ("true or false", _is_flag),
     ),
     **dict.fromkeys(

@@ -195,11 +195,13 @@ _QWEN3_NEXT = DELTA_KEYS | {
     "full_attention_interval": "full_step", "attn_output_gate": "attention_gate", "mamba_ssm_dtype": "delta.state_dtype",
     "mtp_use_dedicated_embeddings": "",
 }  # fmt: skip
+_BEGINS = dict.fromkeys(
+    "linear_a_log_min linear_a_log_max linear_dt_min linear_dt_max linear_dt_init_floor".split(), ""
+)
 _EXPERTS_ONLY = {"intermediate_size": "experts.intermediate_size"}  # no block is dense
 
 _REFUSED: Mapping[str, str] = {
     "gated linear attention with a decay for every channel": "kimi_linear",
-    "blocks whose norms stand before or behind their branches in turn": "olmo_hybrid",
     "gated linear attention and experts in a narrow space": "kimi_k3",
     "linear attention": "minimax bailing_hybrid",
     "compressed attention and hyper-connections": "deepseek_v4",
@@ -297,6 +299,11 @@ FAMILIES: Mapping[str, Family] = {  # the text network of a multimodal one has i
     ),
     "olmo2": Family(fixed={"branch_norm": "after", "qk_norm": "projection"}),
     "olmo3": Family(fixed={"branch_norm": "after", "qk_norm": "projection"}, silent={"window_period": 4}),
+    "olmo_hybrid": Family(
+        fixed={"branch_norm": "after", "qk_norm": "projection", "delta.norm_epsilon": 1e-5, "rotates_by_base": True},
+        keys=DELTA_KEYS | _BEGINS | {"linear_allow_neg_eigval": "delta.changes_sign"},
+        silent={"delta.changes_sign": True, "full_step": 4},
+    ),
     "olmo": Family(fixed={"norm": "layer_norm_no_weight", "norm_epsilon": 1e-5}),
     "granite": Family(keys=_GRANITE, silent={"score_scale": 1.0}),
     "granitemoe": Family(keys=_GRANITE | _EXPERTS_ONLY, silent={"score_scale": 1.0}),

@@ -79,8 +79,10 @@ def why_no_phase(config: "TransformerConfig") -> str:
         "its attention stands beside the feed-forward": config.is_parallel,
         "its branches are scaled": config.branch_scale != 1.0,
         "layers rotate differently": len({kind.rotary_base for kind in kinds}) > 1,
-        "no operator of MindSpore's parallel modes reads the keys alone that an indexer chooses": config.indexer is not None,
-        "its linear attention takes prompts of a power of two tokens, and leaves no state behind them": config.delta is not None,
+        "no operator of MindSpore's parallel modes reads the keys alone that an indexer chooses": config.indexer
+        is not None,
+        "its linear attention takes prompts of a power of two tokens, and leaves no state behind them": config.delta
+        is not None,
         "gates weight what its attention gives": config.attention_gate,
         "its latent attention has biases": config.latent_attention is not None and config.linear_bias,
     }

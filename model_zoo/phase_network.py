@@ -13,7 +13,7 @@ from mindspore.common.initializer import Zero, initializer
 from mindspore.nn.utils import no_init_parameters
 from mindspore.ops.auto_generate import PagedAttention, ReshapeAndCache
 
-from model_zoo.config import TransformerConfig
+from model_zoo.config import BlockKind, TransformerConfig
 from model_zoo.experts import MixtureOfExperts, empty_places
 from model_zoo.head import VocabularyHead
 from model_zoo.layers import (
@@ -116,7 +116,7 @@ class PhaseBlock(nn.Cell):
         self, config: TransformerConfig, phase: Phase, mask: Tensor | None, empty: Empty, has_experts: bool
     ) -> None:
         super().__init__()
-        self.norms_before, self.norms_after = config.norms_branches
+        self.norms_before, self.norms_after = config.norms_branches(BlockKind())
         if self.norms_before:
             self.attention_norm, self.feed_forward_norm = (Norm(config, config.hidden_size) for _ in range(2))
         if self.norms_after:

@@ -106,6 +106,7 @@ SILENT: Mapping[str, Mapping[str, Any]] = {
     "gemma": {"n_kv_heads": 16},
     "gemma2": {"n_kv_heads": 4, "window": 4096},
     "olmo2": {"max_position_embeddings": 2048, "norm_epsilon": 1e-5},
+    "olmo_hybrid": {"delta.kernel": 4, "delta.by_heads": True, "intermediate_size": 11008, "max_position_embeddings": 65536},
     "olmo3": {"max_position_embeddings": 2048, "norm_epsilon": 1e-5, "window": 4096, "rotary_base": 5e5},
     "mixtral": {
         "n_kv_heads": 8, "experts.number": 8, "experts.per_token": 2, "experts.intermediate_size": 14336,

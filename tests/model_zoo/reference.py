@@ -57,6 +57,7 @@ class Reference:
     def _layer(self, name: str, x: Array, kind: BlockKind) -> Array:
         if self.config.causal:
             branches = self.config.branch_norm
+            branches = "before" if branches == "after" and kind.linear else branches
             before, after = branches != "after", branches in ("after", "both")
             y = shared = self._norm(f"{name}.attention_norm", x) if before else x
             if kind.linear:

@@ -196,7 +196,7 @@ _QWEN3_NEXT = DELTA_KEYS | {
     "mtp_use_dedicated_embeddings": "",
 }  # fmt: skip
 _BEGINS = dict.fromkeys(
-    "linear_a_log_min linear_a_log_max linear_dt_min linear_dt_max linear_dt_init_floor".split(), ""
+    ["linear_a_log_min", "linear_a_log_max", "linear_dt_min", "linear_dt_max", "linear_dt_init_floor"], ""
 )
 _EXPERTS_ONLY = {"intermediate_size": "experts.intermediate_size"}  # no block is dense
 

@@ -3,7 +3,7 @@
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -54,16 +54,38 @@ def read(path: Path, dims: Sequence[str] = (), seq_length: int | None = None, ap
         InputError: for a file that is none, an unknown model_type, and keys that say what the zoo cannot express.
     """
     data, notes = _text_network(_loaded(path))
+    written = dict(data)
     for dim in dims:
         key, _, value = dim.partition("=")
         if not key.strip() or not value.strip():
             raise InputError(f"--dim {dim!r}: give KEY=VALUE, such as hidden_size=4096")
         data[key.strip()] = _value(value)
+
+    def described_by(data: Mapping[str, Any]) -> Described:
+        return _network(data, _name(path), seq_length, approximate)
+
     try:
-        found = _network(data, _name(path), seq_length, approximate)
+        found = described_by(data)
     except InputError as error:
         raise InputError(f"{Path(path.parent.name, path.name)}: {error}") from None
-    return Described(found.config, (*notes, *found.notes))
+    return Described(found.config, (*notes, *_idle(data, written, found, described_by), *found.notes))
+
+
+def _idle(
+    data: Mapping[str, Any],
+    written: Mapping[str, Any],
+    found: Described,
+    described_by: Callable[[Mapping[str, Any]], Described],
+) -> Iterator[str]:
+    """What is to be said of values of `data` other than those `written` that change nothing of the network `found`."""
+    for key in (key for key, value in data.items() if value != written.get(key)):
+        without = {name: written.get(name) if name == key else value for name, value in data.items()}
+        try:
+            changes = described_by(without) != found
+        except InputError:
+            continue
+        if not changes:
+            yield f"--dim {key} changes nothing: another key decides, or nothing that is planned depends on it"
 
 
 def _text_network(data: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:

@@ -113,9 +113,15 @@ def megatron_strategy(
 def require_context(config: TransformerConfig, context_parallel: int) -> None:
     """InputError where sequences cannot be cut so often: the groups in which experts' tokens are routed stay whole."""
     if context_parallel > 1 and (config.seq_length % context_parallel or config.attention != "flash"):
+        if config.score_cap or config.sinks:
+            remedy = "leave it at 1, since flash attention has no form for capped scores and sinks"
+        elif config.attention != "flash":
+            remedy = "give flash attention"
+        else:
+            remedy = "give a length that divides"
         raise InputError(
             f"sequences of {config.seq_length} tokens with {config.attention} attention cannot be cut by context_parallel"
-            f" {context_parallel}: give a length that divides, and flash attention"
+            f" {context_parallel}: {remedy}"
         )
     if config.experts is not None and config.experts.token_groups % context_parallel:
         raise InputError(

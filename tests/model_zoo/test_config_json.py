@@ -407,3 +407,13 @@ def test_a_value_of_another_kind_is_never_more_than_a_mistake(file: str, tmp_pat
                 assert len(str(error)) <= 450
             else:
                 assert found.num_layers <= 1024
+
+
+def test_a_value_that_changes_nothing_is_told(tmp_path: Path) -> None:
+    """Which blocks are dense says the list of DeepSeek-V3.2's file, not their number."""
+    file = file_of(str(FILES / "deepseek_v3_2_exp.json"))
+    dims = ["num_hidden_layers=6", "first_k_dense_replace=1"]
+    assert [note.split(":")[0] for note in read(file, dims).notes] == ["--dim first_k_dense_replace changes nothing"]
+    found = read(file, [*dims, "mlp_layer_types=null"])
+    assert (found.notes, found.config.dense_layers) == ((), 1)
+    assert read(file, ["hidden_size=7168"]).notes == ()

@@ -6,7 +6,7 @@ import pytest
 from model_zoo import dimensions_of
 from model_zoo.builder import build_graph
 from model_zoo.config import Attention, BlockKind, DeltaSizes, IndexerSizes
-from model_zoo.megatron import megatron_strategy
+from model_zoo.megatron import megatron_strategy, require_context
 from ms_symtensor.errors import InputError
 
 ARCHITECTURES = ("llama2_7b", "llama3_8b", "bert_large", "qwen1_5_72b")
@@ -128,3 +128,16 @@ def test_compiler_inserts_the_collectives_of_the_paper(name: str, attention: Att
     # one more before the head: the final norm's tokens are cut finer than the logits'
     extra = 1 if pairs == 2 * config.num_layers else 1 + config.num_layers
     assert found["AllGather", False] == found["ReduceScatter", True] == pairs + extra
+
+
+@pytest.mark.parametrize(
+    "model, change, remedy",
+    (
+        ("llama2_7b", {"attention": "self", "sinks": True}, "leave it at 1"),
+        ("llama2_7b", {"attention": "self"}, "give flash attention"),
+        ("llama2_7b", {"seq_length": 4095}, "give a length that divides"),
+    ),
+)
+def test_sequences_that_cannot_be_cut_have_a_remedy_that_is_possible(model: str, change: dict, remedy: str):
+    with pytest.raises(InputError, match=remedy):
+        require_context(replace(dimensions_of(model), **change), 2)

@@ -101,6 +101,10 @@ TINY: Mapping[str, dict[str, Any]] = {
     "qwen3_next": _DELTA | _EIGHT | {"shared_expert_intermediate_size": 20}, "qwen3_5_text": _DELTA,
     "qwen3_5_moe_text": _DELTA | _EIGHT | {"shared_expert_intermediate_size": 20},
     "olmo_hybrid": {key: value for key, value in _DELTA.items() if key != "head_dim"} | {"rope_parameters": _NOT_ROTATED},
+    "kimi_linear": _MLA | _MOE | {
+        "num_local_experts": 8, "num_experts_per_token": 2, "q_lora_rank": None, "linear_num_heads": 2, "linear_head_dim": 6,
+        "layer_types": ["linear_attention", "full_attention"] * 2,
+    },
     "qwen2_vl": _IMAGES, "qwen2_5_vl": _IMAGES, "qwen3_vl": _HEADS | _IMAGES, "qwen3_vl_moe": _HEADS | _EIGHT | _IMAGES,
     "glm4v": _IMAGES, "glm_ocr": _HEADS | _IMAGES, "glm4v_moe": _HEADS | _ROUTED | _HALF, "qwen2_5_omni_thinker": _IMAGES,
     "qwen3_omni_moe_thinker": _HEADS | _EIGHT | _IMAGES, "paddleocr_vl": _HEADS | _IMAGES, "hunyuan_vl": _HEADS | _IMAGES,
@@ -227,6 +231,7 @@ def renamed(kind: str, config: TransformerConfig, model: Any) -> Iterator[tuple[
     """The weights of a class under the names of the zoo."""
     turned = {f"{name}.weight" for name, part in model.named_modules() if type(part).__name__ == "Conv1D"}
     of_norms = {name for name, part in model.named_modules() if "norm" in type(part).__name__.lower()}
+    of_norms |= {name.replace("self_attn.o_norm", "linear_attn.o_norm") for name in of_norms}
     state = dict(model.state_dict()) | {name: value for name, value in model.named_buffers() if "correction" in name}
     for name, tensor in _joined(config, state).items():
         value = tensor.detach().numpy().astype(np.float64)
@@ -281,15 +286,16 @@ def _of_delta(c: TransformerConfig, leaf: str, value: Array) -> Iterator[tuple[s
     """Weights of gated linear attention: the channels of a key head stand together, and two rates of a value head."""
     d = c.delta
     assert d is not None
-    if leaf == "in_proj_ba":
+    if leaf == "in_proj_ba" and not d.channel_rank:
         value = value.reshape(d.key_heads, 2, -1, value.shape[-1]).transpose(0, 2, 1, 3).reshape(value.shape)
     if leaf == "conv1d":
         value = _grouped(c, value[:, 0]).reshape(d.key_heads, -1, d.kernel).transpose(2, 0, 1)[:, :, None]
     names = {
         "dt_bias": "core.decay.bias", "A_log": "core.decay.log_decay", "out_proj": "output.weight", "o_proj": "output.weight",
+        "f_a_proj": "step_down.weight", "f_b_proj": "step.weight", "g_a_proj": "gate_down.weight", "g_b_proj": "gate.weight",
         "in_proj_qkvz": "mixed.weight", "in_proj_ba": "rates.weight", "conv1d": "core.convolution.weight",
     }  # fmt: skip
-    yield f"attention.{names[leaf]}", value
+    yield f"attention.{names[leaf]}", value.reshape(-1) if leaf == "A_log" else value
 
 
 def _grouped(c: TransformerConfig, *values: Array) -> Array:
@@ -304,6 +310,10 @@ def _joined(c: TransformerConfig, state: dict[str, Any]) -> dict[str, Any]:
     """`state` with the projections of gated linear attention as Qwen3-Next has them."""
     import torch
 
+    for owner in [name.removesuffix(".forget_gate.A_log") for name in state if name.endswith(".forget_gate.A_log")]:
+        for name in [name for name in state if name.startswith(f"{owner}.")]:
+            leaf = name.removeprefix(f"{owner}.").removeprefix("forget_gate.")
+            state[f"{owner.replace('self_attn', 'linear_attn')}.{leaf}"] = state.pop(name)
     for owner in {name.rpartition(".")[0] for name in state if name.endswith("linear_attn.A_log")}:
 
         def rows(*leaves: str, owner: str = owner) -> list[Array]:
@@ -312,8 +322,8 @@ def _joined(c: TransformerConfig, state: dict[str, Any]) -> dict[str, Any]:
 
         mixed, gate = rows("in_proj_qkv", "q_proj", "k_proj", "v_proj"), rows("in_proj_z", "g_proj")
         rates = rows("in_proj_b", "in_proj_a", "b_proj", "a_proj")
-        if gate:
-            assert c.delta is not None
+        assert c.delta is not None
+        if gate or c.delta.channel_rank:
             state[f"{owner}.in_proj_qkvz.weight"] = torch.tensor(_grouped(c, np.concatenate(mixed), *gate))
             both = np.concatenate([rate.reshape(c.delta.key_heads, -1, rate.shape[-1]) for rate in rates], axis=1)
             state[f"{owner}.in_proj_ba.weight"] = torch.tensor(both.reshape(-1, both.shape[-1]))

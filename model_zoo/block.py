@@ -67,7 +67,6 @@ class TransformerBlock(nn.Cell):
         if kind.linear:
             self.attention = GatedDelta(config)
         elif config.latent_attention is not None:
-            assert tables is not None
             self.attention = LatentAttention(config, tables, mask, shared.index_rotary, kind.shares_choice)
         else:
             self.attention = SelfAttention(config, tables, mask, kind.window)

@@ -3,7 +3,7 @@
 from model_zoo.build_layers import Layers
 from model_zoo.build_operators import float32
 from model_zoo.config import DeltaSizes
-from model_zoo.delta_form import KEY_EPSILON, doublings, log2_of
+from model_zoo.delta_form import KEY_EPSILON, doublings, levels_of, log2_of
 from model_zoo.emitter import Value
 from ms_symtensor.tensor.graph import Constant, TensorType
 
@@ -14,12 +14,21 @@ def gated_delta(b: Layers, x: Value) -> Value:
     tokens = x.shape[0]
     batch, seq = tokens // c.seq_length, c.seq_length
     with b.emit.cell("attention", "GatedDelta"):
-        mixed = b.linear("mixed", x, d.key_heads * (d.group_size + d.group_values), False)
-        mixed = b.reshape("split_mixed", mixed, (batch, seq, d.key_heads, d.group_size + d.group_values))
+        channels, rate_num = d.group_size + (0 if d.channel_rank else d.group_values), 1 if d.channel_rank else 2
+        mixed = b.linear("mixed", x, d.key_heads * channels, False)
+        mixed = b.reshape("split_mixed", mixed, (batch, seq, d.key_heads, channels))
+        rates = b.linear("rates", x, rate_num * d.value_heads, False)
+        rates = b.reshape("split_rates", rates, (batch, seq, d.value_heads, rate_num))
         mixed = b.transpose("transpose_mixed", mixed, (0, 2, 1, 3))
-        rates = b.reshape("split_rates", b.linear("rates", x, 2 * d.value_heads, False), (batch, seq, d.value_heads, 2))
         rates = b.transpose("transpose_rates", rates, (0, 2, 1, 3))
-        out = b.transpose("transpose_out", _delta_core(b, mixed, rates, d), (0, 2, 1, 3))
+        more: list[Value] = []
+        if d.channel_rank:
+            for name, size, turned in (("step", d.key_size, (0, 2, 3, 1)), ("gate", d.value_size, (0, 2, 1, 3))):
+                narrow = b.linear(f"{name}_down", x, d.channel_rank, False)
+                wide = b.linear(name, narrow, d.value_heads * size, False)
+                wide = b.reshape(f"split_{name}", wide, (batch, seq, d.value_heads, size))
+                more.append(b.transpose(f"transpose_{name}", wide, turned))
+        out = b.transpose("transpose_out", _delta_core(b, mixed, rates, d, *more), (0, 2, 1, 3))
         out = b.reshape("merge_heads", out, (tokens, d.value_heads * d.value_size))
         return b.linear("output", out, c.hidden_size, False)
 
@@ -47,20 +56,24 @@ def _product(b: Layers, primitive: str, x: Value, y: Value, turns_x: bool = Fals
     return b.emit.op("BatchMatMul", primitive, (x, y, Constant(turns_x), Constant(turns_y)), result)[0]
 
 
-def _delta_core(b: Layers, mixed: Value, rates: Value, d: DeltaSizes) -> Value:
+def _delta_core(
+    b: Layers, mixed: Value, rates: Value, d: DeltaSizes, step: Value | None = None, gate: Value | None = None
+) -> Value:
     c = b.config
     batch, _, seq, _ = mixed.shape
     with b.emit.cell("core", "DeltaCore"):
-        gate = _of_values(b, "gate", _part(b, "cut_gate", mixed, d.group_size, d.group_values, 3), d)
-        if d.value_heads > d.key_heads:
-            gate = b.reshape("join_gate", gate, (batch, d.value_heads, seq, d.value_size))
-        mixed = _convolution(b, _part(b, "cut_mixed", mixed, 0, d.group_size, 3), d)
+        if gate is None:
+            gate = _of_values(b, "gate", _part(b, "cut_gate", mixed, d.group_size, d.group_values, 3), d)
+            if d.value_heads > d.key_heads:
+                gate = b.reshape("join_gate", gate, (batch, d.value_heads, seq, d.value_size))
+            mixed = _part(b, "cut_mixed", mixed, 0, d.group_size, 3)
+        mixed = _convolution(b, mixed, d)
         query, key = _chunked_keys(b, _part(b, "cut_keys", mixed, 0, 2 * d.key_size, 3), d)
         value = _of_values(b, "value", _part(b, "cut_value", mixed, 2 * d.key_size, d.group_values, 3), d)
         value = b.reshape(
             "chunk_value", value, (batch, d.value_heads, seq // c.delta_chunk, c.delta_chunk, d.value_size)
         )
-        beta, step = _split(b, "split_rates", rates, 3, 2)
+        beta, step = _split(b, "split_rates", rates, 3, 2) if step is None else (rates, step)
         beta = b.unary("Sigmoid", "sigmoid_beta", beta)
         if d.largest_beta != 1.0:
             beta = b.binary("Mul", "scale_beta", beta, b.table((), beta.dtype))
@@ -81,12 +94,17 @@ def _of_values(b: Layers, attribute: str, x: Value, d: DeltaSizes) -> Value:
 
 
 def _decay(b: Layers, x: Value, d: DeltaSizes) -> Value:
-    c, shape = b.config, (d.value_heads, 1, 1)
+    c, channels = b.config, d.key_size if d.channel_rank else 1
     with b.emit.cell("decay", "Decay"):
-        bias = b.cast("cast_bias", b.weight("bias", (d.value_heads,), c.trains_base), "float32")
+        bias = b.cast("cast_bias", b.weight("bias", (d.value_heads * channels,), c.trains_base), "float32")
         rate = b.cast("cast_rate", b.weight("log_decay", (d.value_heads,), c.trains_base), "float32")
-        step = b.binary("Add", "add_bias", b.cast("cast_step", x, "float32"), b.reshape("widen_bias", bias, shape))
-        rate = b.reshape("widen_rate", b.unary("Exp", "exp_rate", rate), shape)
+        step = b.binary(
+            "Add",
+            "add_bias",
+            b.cast("cast_step", x, "float32"),
+            b.reshape("widen_bias", bias, (d.value_heads, channels, 1)),
+        )
+        rate = b.reshape("widen_rate", b.unary("Exp", "exp_rate", rate), (d.value_heads, 1, 1))
         step = b.binary("Mul", "mul_rate", b.unary("Softplus", "softplus", step), rate)
         return b.unary("Neg", "neg", step)
 
@@ -126,9 +144,21 @@ def _chunked_keys(b: Layers, x: Value, d: DeltaSizes) -> tuple[Value, ...]:
 
 def _delta_rule(b: Layers, query: Value, key: Value, value: Value, beta: Value, decay: Value) -> Value:
     dtype = b.config.compute_dtype
-    batch, heads, chunks, chunk, size = key.shape
+    batch, heads, chunks, chunk, _ = key.shape
     with b.emit.cell("rule", "DeltaRule"):
         beta = b.reshape("chunk_beta", beta, (batch, heads, chunks, chunk, 1))
+        if b.config.delta is not None and b.config.delta.channel_rank:
+            written = b.binary("Mul", "mul_beta_key", key, beta)
+            gram, seen, *ends = _channel_pairs(b, query, key, written, decay)
+            system = b.binary(
+                "Mul", "hide_own", b.cast("cast_gram", gram, "float32"), b.table((chunk, chunk), "float32")
+            )
+            inverse = b.cast("cast_inverse", _unit_inverse(b, "inverse", system), dtype)
+            solved = b.binary("Mul", "mul_beta_value", value, beta)
+            if chunks == 1:
+                return _product(b, "read_chunk", seen, _product(b, "solve", inverse, solved))
+            last = _part(b, "cut_last", ends[0], chunk - 1, 1, 3)
+            return _across(b, (query, key), (inverse, solved, seen), written, (*ends, last))
         decay = b.reshape("chunk_decay", decay, (batch, heads, chunks, chunk))
         decay = b.emit.op("CumSum", "sum_decay", (decay, Constant(3), Constant(False), Constant(False)), decay.type)[0]
         row = b.reshape("decay_row", decay, (batch, heads, chunks, 1, chunk))
@@ -151,17 +181,57 @@ def _delta_rule(b: Layers, query: Value, key: Value, value: Value, beta: Value, 
         last = _part(b, "cut_last", column, chunk - 1, 1, 3)
         until = b.emit.op("Sub", "sub_last", (last, column), column.type)[0]
         until = b.cast("cast_until", b.unary("Exp", "exp_until", until), dtype)
-        written = b.binary("Mul", "mul_since_key", written, b.unary("Neg", "neg_since", faded))
-        erasing, solved = _product(b, "solve_key", inverse, written), _product(b, "solve", inverse, solved)
-        key = b.binary("Mul", "mul_until_key", key, until)
-        kept = b.cast("cast_last", b.unary("Exp", "exp_last", last), dtype)
-        fading = _product(b, "fade", key, erasing, turns_x=True)
-        kept = b.emit.op("Mul", "mul_kept", (kept, b.table((size, size), dtype)), fading.type)[0]
-        fading = b.binary("Add", "add_kept", fading, kept)
-        states = _states_before(b, fading, _product(b, "write", key, solved, turns_x=True))
-        values = b.binary("Add", "add_erased", solved, _product(b, "erase", erasing, states))
-        before = _product(b, "read_state", b.binary("Mul", "mul_since_query", query, faded), states)
-        return b.binary("Add", "add_state", _product(b, "read_chunk", seen, values), before)
+        return _across(b, (query, key), (inverse, solved, seen), written, (faded, until, last))
+
+
+def _across(
+    b: Layers, read: tuple[Value, ...], chunk: tuple[Value, ...], written: Value, decays: tuple[Value, ...]
+) -> Value:
+    dtype = b.config.compute_dtype
+    (query, key), (inverse, solved, seen), (faded, until, last) = read, chunk, decays
+    size = key.shape[-1]
+    written = b.binary("Mul", "mul_since_key", written, b.unary("Neg", "neg_since", faded))
+    erasing, solved = _product(b, "solve_key", inverse, written), _product(b, "solve", inverse, solved)
+    key = b.binary("Mul", "mul_until_key", key, until)
+    if last.shape[-1] == 1:  # of a head
+        last = b.cast("cast_last", b.unary("Exp", "exp_last", last), dtype)
+    fading = _product(b, "fade", key, erasing, turns_x=True)
+    kept = b.emit.op("Mul", "mul_kept", (last, b.table((size, size), dtype)), fading.type)[0]
+    fading = b.binary("Add", "add_kept", fading, kept)
+    states = _states_before(b, fading, _product(b, "write", key, solved, turns_x=True))
+    values = b.binary("Add", "add_erased", solved, _product(b, "erase", erasing, states))
+    before = _product(b, "read_state", b.binary("Mul", "mul_since_query", query, faded), states)
+    return b.binary("Add", "add_state", _product(b, "read_chunk", seen, values), before)
+
+
+def _channel_pairs(b: Layers, query: Value, key: Value, written: Value, decay: Value) -> tuple[Value, ...]:
+    dtype = b.config.compute_dtype
+    batch, heads, chunks, chunk, size = key.shape
+    levels, tokens = levels_of(chunk), (batch, heads, chunks, chunk, size)
+    with b.emit.cell("pairs", "ChannelPairs"):
+        decay = b.reshape("chunk_decay", decay, (batch, heads, size, chunks, chunk))
+        decay = _product(b, "sum_decays", decay, b.table((chunk, (levels + 2) * chunk), "float32"))
+        faded = b.cast("cast", b.unary("Exp", "exp", b.transpose("turn", decay, (0, 1, 3, 4, 2))), dtype)
+        faded = b.reshape("split_levels", faded, (batch, heads, chunks, levels + 2, chunk, size))
+        pairs = _part(b, "cut_pairs", faded, 0, levels, 3)
+
+        def faded_to_the_middle(name: str, x: Value) -> Value:
+            x = b.reshape(f"widen_{name}", x, (batch, heads, chunks, 1, chunk, size))
+            return b.emit.op("Mul", f"mul_{name}", (x, pairs), pairs.type)[0]
+
+        key, written, query = (
+            faded_to_the_middle(name, x) for name, x in (("key", key), ("written", written), ("query", query))
+        )
+        found = []
+        for product, name, x in (("gram", "gram", written), ("attend", "seen", query)):
+            each = _product(b, product, x, key, turns_y=True)
+            each = b.binary("Mul", f"mul_{name}", each, b.table((levels, chunk, chunk), dtype))
+            found.append(b.sum(f"sum_{name}", each, (3,), False))
+        if chunks > 1:
+            for number, name in enumerate(("since", "until")):
+                end = _part(b, f"cut_{name}", faded, levels + number, 1, 3)
+                found.append(b.reshape(f"join_{name}", end, tokens))
+        return tuple(found)
 
 
 def _unit_inverse(b: Layers, attribute: str, x: Value) -> Value:
@@ -212,4 +282,5 @@ def _gated_norm(b: Layers, x: Value, gate: Value, d: DeltaSizes) -> Value:
         x = b.cast("cast_in", x, "float32")
         statistic = TensorType((*x.shape[:-1], 1), "float32")
         x = b.cast("cast_out", b.emit.op("RmsNorm", "norm", (x, gamma, epsilon), x.type, statistic)[0], c.compute_dtype)
-        return b.binary("Mul", "mul", x, b.unary("SiLU", "silu", gate))
+        gate = b.unary("Sigmoid", "sigmoid", gate) if d.channel_rank else b.unary("SiLU", "silu", gate)
+        return b.binary("Mul", "mul", x, gate)

@@ -6,7 +6,9 @@ from model_zoo.emitter import Value
 from ms_symtensor.tensor.graph import Constant, TensorType
 
 
-def latent_attention(b: Layers, x: Value, hidden: Value | None = None) -> tuple[Value, Value | None]:
+def latent_attention(
+    b: Layers, x: Value, hidden: Value | None = None, rotates: bool = True
+) -> tuple[Value, Value | None]:
     """`hidden`: what a block before has chosen, or nothing; the second result is what the next may share."""
     c, latent = b.config, b.config.latent_attention
     assert latent is not None
@@ -24,10 +26,11 @@ def latent_attention(b: Layers, x: Value, hidden: Value | None = None) -> tuple[
         if c.indexer is not None and hidden is None:
             hidden = indexer(b, x, narrow)
         rotary = heads_of("query_rotary", narrow, c.num_heads, latent.rotary_head_dim)
-        rotary = b.rotary_embedding("rotate_query", rotary)
+        rotary = b.rotary_embedding("rotate_query", rotary) if rotates else rotary
         query = b.concat("join_query", [heads_of("query", narrow, c.num_heads, plain), rotary], -1)
         narrow = b.norm("key_value_norm", b.linear("key_value_down", x, latent.key_value_rank, bias))
-        rotary = b.rotary_embedding("rotate_key", heads_of("key_rotary", x, 1, latent.rotary_head_dim))
+        rotary = heads_of("key_rotary", x, 1, latent.rotary_head_dim)
+        rotary = b.rotary_embedding("rotate_key", rotary) if rotates else rotary
         repeated = TensorType((*rotary.shape[:2], c.num_heads, rotary.shape[3]), rotary.dtype)
         rotary = b.emit.op("Tile", "repeat_key", (rotary, Constant((1, 1, c.num_heads, 1))), repeated)[0]
         key = b.concat("join_key", [heads_of("key", narrow, c.num_heads, plain), rotary], -1)

@@ -17,8 +17,9 @@ PARAMETER_ORDER = (
     "output_table", "key_cache", "value_cache", "latent_cache", "word_embedding", "layers", "attention_norm",
     "feed_forward_norm", "attended_norm", "fed_forward_norm", "attention", "feed_forward", "router", "experts", "shared",
     "shared_gate", "query_down", "key_value_down", "query", "query_rotary", "key", "value", "key_rotary", "query_norm",
-    "key_value_norm", "key_norm", "head_weight", "mixed", "rates", "core", "convolution", "decay", "log_decay", "softmax",
-    "output", "indexer", "gate", "up", "down", "gate_scale", "up_scale", "down_scale", "gate_bias", "up_bias", "down_bias",
+    "key_value_norm", "key_norm", "head_weight", "mixed", "rates", "step_down", "step", "core", "convolution", "decay",
+    "log_decay", "softmax", "output", "indexer", "gate_down", "gate", "up", "down", "gate_scale", "up_scale", "down_scale",
+    "gate_bias", "up_bias", "down_bias",
     "sink", "dense", "hidden_norm", "embedding_norm", "project", "block", "norm", "head", "second_token",
     "position_embedding", "type_embedding", "transform", "table", "weight", "scale", "bias", "correction", "scores", "low_rank",
     "gamma", "beta",
@@ -63,7 +64,8 @@ class _Network(Layers):
             return gated_delta(self, x)
         if self.config.latent_attention is None:
             return self.self_attention(x, kind)
-        attended, self.chosen = latent_attention(self, x, self.chosen if kind.shares_choice else None)
+        shared = self.chosen if kind.shares_choice else None
+        attended, self.chosen = latent_attention(self, x, shared, kind.rotary)
         return attended
 
     def mixture_of_experts(self, x: Value) -> Value:

@@ -120,6 +120,8 @@ class IndexerSizes:
 class DeltaSizes:
     """Gated linear attention by the delta rule (arXiv:2412.06464): heads of keys, each read by as many heads of values, their
     sizes, and the tokens that the convolution before them sees. `largest_beta`: 2 lets what a step takes away change its sign.
+    `channel_rank`: every channel of a key fades by itself (arXiv:2510.26692); this and what gates values, by a sigmoid, come of
+    projections of such a width. 0: a head fades as a whole, and SiLU of the hidden state's projection gates it.
     """
 
     key_heads: int
@@ -130,6 +132,7 @@ class DeltaSizes:
     largest_beta: float = 1.0
     norm_epsilon: float = 0.0  # of the norm behind it; 0: the network's
     chunk: int = DELTA_CHUNK  # tokens whose steps are made at once, of a shorter sample all
+    channel_rank: int = 0
     state_dtype: str = ""  # in which an engine keeps the state of a request; none: the compute type
 
     @property
@@ -299,6 +302,8 @@ class TransformerConfig:
             raise InputError(
                 f"{self.name}: {delta.value_heads} value heads of linear attention do not divide by {delta.key_heads} key heads"
             )
+        if delta.channel_rank and delta.value_heads != delta.key_heads:
+            raise InputError(f"{self.name}: channels of keys fade by themselves where there are as many value heads")
         is_power = self.seq_length > 1 and not self.seq_length & (self.seq_length - 1)
         if not is_power and any(kind.linear for kind in self.kinds):
             raise InputError(

@@ -14,26 +14,27 @@ from mindspore.common.initializer import initializer
 from mindspore.ops.auto_generate import SiLU
 
 from model_zoo.config import DeltaSizes, TransformerConfig
-from model_zoo.delta_form import HIDDEN, KEY_EPSILON, doublings, log2_of
+from model_zoo.delta_form import HIDDEN, KEY_EPSILON, doublings, levels_of, log2_of, pairs_of, sums_of
 from model_zoo.layers import Linear, dtype_of, weight
 
 
 class Decay(nn.Cell):
-    """-exp(log_decay) * softplus(x + bias) of x [batch, heads, seq, 1], float32."""
+    """-exp(log_decay) * softplus(x + bias) of x [batch, heads, seq, 1], float32; of channels [batch, heads, key_size, seq]."""
 
-    def __init__(self, config: TransformerConfig, heads: int) -> None:
+    def __init__(self, config: TransformerConfig, delta: DeltaSizes) -> None:
         super().__init__()
+        heads, self.channels = delta.value_heads, delta.key_size if delta.channel_rank else 1
         self.log_decay = weight((heads,), config, "zeros", trains=config.trains_base)
-        self.bias = weight((heads,), config, "ones", trains=config.trains_base)
+        self.bias = weight((heads * self.channels,), config, "ones", trains=config.trains_base)
         self.cast_step, self.cast_bias, self.cast_rate = ops.Cast(), ops.Cast(), ops.Cast()
         self.add_bias, self.softplus, self.exp_rate = ops.Add(), ops.Softplus(), ops.Exp()
         self.widen_bias, self.widen_rate = ops.Reshape(), ops.Reshape()
         self.mul_rate, self.neg = ops.Mul(), ops.Neg()
 
     def construct(self, x: Tensor) -> Tensor:
-        shape = (x.shape[1], 1, 1)
-        bias = self.widen_bias(self.cast_bias(self.bias, ms.float32), shape)
-        rate = self.widen_rate(self.exp_rate(self.cast_rate(self.log_decay, ms.float32)), shape)
+        heads = x.shape[1]
+        bias = self.widen_bias(self.cast_bias(self.bias, ms.float32), (heads, self.channels, 1))
+        rate = self.widen_rate(self.exp_rate(self.cast_rate(self.log_decay, ms.float32)), (heads, 1, 1))
         return self.neg(self.mul_rate(self.softplus(self.add_bias(self.cast_step(x, ms.float32), bias)), rate))
 
 
@@ -185,48 +186,107 @@ class StatesBefore(nn.Cell):
         return states
 
 
-class DeltaRule(nn.Cell):
-    """What the tokens read, [batch, heads, chunks, tokens, value_size]; query, key and value so, beta and decay [batch, heads,
-    seq, 1].
+class ChannelPairs(nn.Cell):
+    """What pairs of a chunk's tokens have in common where every channel fades by itself: products of `written` and `key`, and of
+    `query` and `key`, [batch, heads, chunks, tokens, tokens]. Behind them how far channels have faded since the chunk's
+    beginning, and do until its end, [.., tokens, key_size].
+
+    A pair's tokens fade towards the middle of the least block of 2, 4, … tokens that holds both. So no exponent is above zero.
     """
 
     def __init__(self, config: TransformerConfig, delta: DeltaSizes) -> None:
         super().__init__()
         chunk, self.chunks = config.delta_chunk, config.seq_length // config.delta_chunk
-        self.compute_dtype = dtype_of(config.compute_dtype)
-        self.chunk_beta, self.chunk_decay, self.sum_decay = ops.Reshape(), ops.Reshape(), ops.CumSum()
-        self.decay_row, self.decay_column, self.sub_decay = ops.Reshape(), ops.Reshape(), ops.Sub()
-        self.later = Tensor(np.triu(np.full((chunk, chunk), HIDDEN, np.float32), k=1))
-        self.hide_later, self.exp_between, self.cast_between = ops.Add(), ops.Exp(), ops.Cast()
-        self.mul_beta_key, self.gram, self.cast_gram = ops.Mul(), ops.BatchMatMul(transpose_b=True), ops.Cast()
-        self.earlier = Tensor(np.tril(np.ones((chunk, chunk), np.float32), k=-1))
-        self.mul_between, self.hide_own = ops.Mul(), ops.Mul()
-        self.inverse, self.cast_inverse = UnitInverse(chunk), ops.Cast()
-        self.mul_beta_value, self.solve = ops.Mul(), ops.BatchMatMul()
-        self.attend, self.mul_seen, self.read_chunk = ops.BatchMatMul(transpose_b=True), ops.Mul(), ops.BatchMatMul()
+        self.compute_dtype, self.levels = dtype_of(config.compute_dtype), levels_of(chunk)
+        self.chunk_decay, self.sums, self.sum_decays = ops.Reshape(), Tensor(sums_of(chunk)), ops.BatchMatMul()
+        self.turn, self.exp, self.cast, self.split_levels = ops.Transpose(), ops.Exp(), ops.Cast(), ops.Reshape()
+        self.cut_pairs, self.pairs = ops.Slice(), Tensor(pairs_of(chunk), self.compute_dtype)
+        self.widen_query, self.widen_key, self.widen_written = ops.Reshape(), ops.Reshape(), ops.Reshape()
+        self.mul_query, self.mul_key, self.mul_written = ops.Mul(), ops.Mul(), ops.Mul()
+        self.gram, self.mul_gram = ops.BatchMatMul(transpose_b=True), ops.Mul()
+        self.attend, self.mul_seen = ops.BatchMatMul(transpose_b=True), ops.Mul()
+        self.sum_gram, self.sum_seen = ops.ReduceSum(), ops.ReduceSum()
         if self.chunks > 1:
-            self.exp_since, self.cast_since, self.neg_since, self.mul_since_key = (
-                ops.Exp(),
-                ops.Cast(),
-                ops.Neg(),
-                ops.Mul(),
-            )
-            self.cut_last, self.sub_last, self.exp_until, self.cast_until = (
+            self.cut_since, self.join_since, self.cut_until, self.join_until = (
                 ops.Slice(),
-                ops.Sub(),
-                ops.Exp(),
-                ops.Cast(),
+                ops.Reshape(),
+                ops.Slice(),
+                ops.Reshape(),
             )
+
+    def construct(self, query: Tensor, key: Tensor, written: Tensor, decay: Tensor) -> tuple[Tensor, ...]:
+        batch, heads, chunks, chunk, size = key.shape
+        decay = self.sum_decays(self.chunk_decay(decay, (batch, heads, size, chunks, chunk)), self.sums)
+        faded = self.cast(self.exp(self.turn(decay, (0, 1, 3, 4, 2))), self.compute_dtype)
+        faded = self.split_levels(faded, (batch, heads, chunks, self.levels + 2, chunk, size))
+        begin, shape = (0, 0, 0, 0, 0, 0), (batch, heads, chunks, self.levels, chunk, size)
+        pairs, one = self.cut_pairs(faded, begin, shape), (batch, heads, chunks, 1, chunk, size)
+        key = self.mul_key(self.widen_key(key, one), pairs)
+        written = self.mul_written(self.widen_written(written, one), pairs)
+        query = self.mul_query(self.widen_query(query, one), pairs)
+        gram = self.sum_gram(self.mul_gram(self.gram(written, key), self.pairs), 3)
+        seen = self.sum_seen(self.mul_seen(self.attend(query, key), self.pairs), 3)
+        if self.chunks == 1:
+            return gram, seen
+        tokens = (batch, heads, chunks, chunk, size)
+        since = self.join_since(self.cut_since(faded, (0, 0, 0, self.levels, 0, 0), one), tokens)
+        until = self.join_until(self.cut_until(faded, (0, 0, 0, self.levels + 1, 0, 0), one), tokens)
+        return gram, seen, since, until
+
+
+class DeltaRule(nn.Cell):
+    """What the tokens read, [batch, heads, chunks, tokens, value_size]; query, key and value so, beta and decay [batch, heads,
+    seq, 1], a decay of channels [batch, heads, key_size, seq].
+    """
+
+    def __init__(self, config: TransformerConfig, delta: DeltaSizes) -> None:
+        super().__init__()
+        chunk, self.chunks = config.delta_chunk, config.seq_length // config.delta_chunk
+        self.compute_dtype, self.by_channel = dtype_of(config.compute_dtype), delta.channel_rank > 0
+        self.chunk_beta, self.mul_beta_key, self.cast_gram = ops.Reshape(), ops.Mul(), ops.Cast()
+        if self.by_channel:
+            self.pairs = ChannelPairs(config, delta)
+        else:
+            self.chunk_decay, self.sum_decay = ops.Reshape(), ops.CumSum()
+            self.decay_row, self.decay_column, self.sub_decay = ops.Reshape(), ops.Reshape(), ops.Sub()
+            self.later = Tensor(np.triu(np.full((chunk, chunk), HIDDEN, np.float32), k=1))
+            self.hide_later, self.exp_between, self.cast_between = ops.Add(), ops.Exp(), ops.Cast()
+            self.gram, self.mul_between = ops.BatchMatMul(transpose_b=True), ops.Mul()
+            self.attend, self.mul_seen = ops.BatchMatMul(transpose_b=True), ops.Mul()
+        self.earlier, self.hide_own = Tensor(np.tril(np.ones((chunk, chunk), np.float32), k=-1)), ops.Mul()
+        self.inverse, self.cast_inverse = UnitInverse(chunk), ops.Cast()
+        self.mul_beta_value, self.solve, self.read_chunk = ops.Mul(), ops.BatchMatMul(), ops.BatchMatMul()
+        if self.chunks > 1:
+            self.cut_last, self.neg_since, self.mul_since_key = ops.Slice(), ops.Neg(), ops.Mul()
+            if not self.by_channel:
+                self.exp_since, self.cast_since, self.sub_last = ops.Exp(), ops.Cast(), ops.Sub()
+                self.exp_until, self.cast_until, self.exp_last, self.cast_last = (
+                    ops.Exp(),
+                    ops.Cast(),
+                    ops.Exp(),
+                    ops.Cast(),
+                )
             self.solve_key, self.mul_until_key = ops.BatchMatMul(), ops.Mul()
             self.fade, self.write = ops.BatchMatMul(transpose_a=True), ops.BatchMatMul(transpose_a=True)
             self.kept = Tensor(np.eye(delta.key_size, dtype=np.float32), self.compute_dtype)
-            self.exp_last, self.cast_last, self.mul_kept, self.add_kept = ops.Exp(), ops.Cast(), ops.Mul(), ops.Add()
+            self.mul_kept, self.add_kept = ops.Mul(), ops.Add()
             self.states, self.erase, self.add_erased = StatesBefore(config, self.chunks), ops.BatchMatMul(), ops.Add()
             self.mul_since_query, self.read_state, self.add_state = ops.Mul(), ops.BatchMatMul(), ops.Add()
 
     def construct(self, query: Tensor, key: Tensor, value: Tensor, beta: Tensor, decay: Tensor) -> Tensor:
-        batch, heads, chunks, chunk, _ = key.shape
+        batch, heads, chunks, chunk, size = key.shape
         beta = self.chunk_beta(beta, (batch, heads, chunks, chunk, 1))
+        if self.by_channel:
+            written = self.mul_beta_key(key, beta)
+            pairs = self.pairs(query, key, written, decay)
+            system, seen = self.cast_gram(pairs[0], ms.float32), pairs[1]
+            inverse = self.cast_inverse(self.inverse(self.hide_own(system, self.earlier)), self.compute_dtype)
+            solved = self.mul_beta_value(value, beta)
+            if self.chunks == 1:
+                return self.read_chunk(seen, self.solve(inverse, solved))
+            faded, until = pairs[2], pairs[3]
+            last = self.cut_last(faded, (0, 0, 0, chunk - 1, 0), (batch, heads, chunks, 1, size))
+            return self.across((query, key), (inverse, solved, seen), written, (faded, until, last))
         decay = self.sum_decay(self.chunk_decay(decay, (batch, heads, chunks, chunk)), 3)
         row = self.decay_row(decay, (batch, heads, chunks, 1, chunk))
         column = self.decay_column(decay, (batch, heads, chunks, chunk, 1))
@@ -242,10 +302,21 @@ class DeltaRule(nn.Cell):
         faded = self.cast_since(self.exp_since(column), self.compute_dtype)
         last = self.cut_last(column, (0, 0, 0, chunk - 1, 0), (batch, heads, chunks, 1, 1))
         until = self.cast_until(self.exp_until(self.sub_last(last, column)), self.compute_dtype)
+        return self.across((query, key), (inverse, solved, seen), written, (faded, until, last))
+
+    def across(
+        self, read: tuple[Tensor, ...], chunk: tuple[Tensor, ...], written: Tensor, decays: tuple[Tensor, ...]
+    ) -> Tensor:
+        """What comes from chunks before is added. `decays`: since a chunk's beginning, until its end, and of all of it."""
+        query, key = read
+        inverse, solved, seen = chunk
+        faded, until, last = decays
         written = self.mul_since_key(written, self.neg_since(faded))
         erasing, solved = self.solve_key(inverse, written), self.solve(inverse, solved)
         key = self.mul_until_key(key, until)
-        kept = self.mul_kept(self.cast_last(self.exp_last(last), self.compute_dtype), self.kept)
+        if not self.by_channel:
+            last = self.cast_last(self.exp_last(last), self.compute_dtype)
+        kept = self.mul_kept(last, self.kept)
         states = self.states(self.add_kept(self.fade(key, erasing), kept), self.write(key, solved))
         values = self.add_erased(solved, self.erase(erasing, states))
         before = self.read_state(self.mul_since_query(query, faded), states)
@@ -271,7 +342,7 @@ class ValueHeads(nn.Cell):
 
 
 class GatedNorm(nn.Cell):
-    """RmsNorm of x [batch, heads, seq, size] over its last dim, times silu of the gate."""
+    """RmsNorm of x [batch, heads, seq, size] over its last dim, times silu, or a sigmoid, of the gate."""
 
     def __init__(self, config: TransformerConfig, delta: DeltaSizes) -> None:
         super().__init__()
@@ -280,47 +351,59 @@ class GatedNorm(nn.Cell):
         # What is read is sqrt(key_size) times too long, of queries of length one: the norm takes that out.
         epsilon = (delta.norm_epsilon or config.norm_epsilon) * delta.key_size
         self.cast_in, self.norm, self.cast_out = ops.Cast(), ops.RmsNorm(epsilon), ops.Cast()
-        self.silu, self.mul = SiLU(), ops.Mul()
+        self.is_sigmoid, self.mul = delta.channel_rank > 0, ops.Mul()
+        if self.is_sigmoid:
+            self.sigmoid = ops.Sigmoid()
+        else:
+            self.silu = SiLU()
 
     def construct(self, x: Tensor, gate: Tensor) -> Tensor:
         x = self.cast_out(self.norm(self.cast_in(x, ms.float32), self.gamma)[0], self.compute_dtype)
-        return self.mul(x, self.silu(gate))
+        return self.mul(x, self.sigmoid(gate) if self.is_sigmoid else self.silu(gate))
 
 
 class DeltaCore(nn.Cell):
     """mixed [batch, key_heads, seq, channels] and rates [batch, value_heads, seq, 2] -> [batch, value_heads, seq, value_size].
     A key head's channels are its query, its key, and values and gates of its value heads; the rates are beta's and the decay's.
+    Where channels fade by themselves `step` [batch, heads, key_size, seq] and `gate` are inputs of their own.
     """
 
     def __init__(self, config: TransformerConfig, delta: DeltaSizes) -> None:
         super().__init__()
         self.key_size, self.value_size, self.heads = delta.key_size, delta.value_size, delta.value_heads
         self.group_size, self.group_values, self.chunk_size = delta.group_size, delta.group_values, config.delta_chunk
-        self.cut_gate, self.gate, self.cut_mixed = ops.Slice(), ValueHeads(delta), ops.Slice()
+        self.by_channel = delta.channel_rank > 0
+        if not self.by_channel:
+            self.cut_gate, self.gate, self.cut_mixed = ops.Slice(), ValueHeads(delta), ops.Slice()
+            self.split_rates = ops.Split(3, 2)
         self.joins_gate = delta.value_heads > delta.key_heads
         if self.joins_gate:
             self.join_gate = ops.Reshape()
         self.convolution = CausalConvolution(config, delta)
         self.cut_keys, self.keys, self.cut_value = ops.Slice(), ChunkedKeys(config, delta), ops.Slice()
         self.value, self.chunk_value = ValueHeads(delta), ops.Reshape()
-        self.split_rates, self.sigmoid_beta = ops.Split(3, 2), ops.Sigmoid()
+        self.sigmoid_beta = ops.Sigmoid()
         self.is_scaled = delta.largest_beta != 1.0
         if self.is_scaled:
             self.largest, self.scale_beta = Tensor(delta.largest_beta, dtype_of(config.compute_dtype)), ops.Mul()
-        self.decay, self.rule = Decay(config, delta.value_heads), DeltaRule(config, delta)
+        self.decay, self.rule = Decay(config, delta), DeltaRule(config, delta)
         self.join_chunks, self.norm = ops.Reshape(), GatedNorm(config, delta)
 
-    def construct(self, mixed: Tensor, rates: Tensor) -> Tensor:
+    def construct(self, mixed: Tensor, rates: Tensor, step: Tensor | None = None, gate: Tensor | None = None) -> Tensor:
         batch, heads, seq, _ = mixed.shape
         size, values = self.key_size, self.group_values
-        gate = self.gate(self.cut_gate(mixed, (0, 0, 0, self.group_size), (batch, heads, seq, values)))
-        gate = self.join_gate(gate, (batch, self.heads, seq, self.value_size)) if self.joins_gate else gate
-        mixed = self.convolution(self.cut_mixed(mixed, (0, 0, 0, 0), (batch, heads, seq, self.group_size)))
+        if not self.by_channel:
+            gate = self.gate(self.cut_gate(mixed, (0, 0, 0, self.group_size), (batch, heads, seq, values)))
+            gate = self.join_gate(gate, (batch, self.heads, seq, self.value_size)) if self.joins_gate else gate
+            mixed = self.cut_mixed(mixed, (0, 0, 0, 0), (batch, heads, seq, self.group_size))
+        mixed = self.convolution(mixed)
         query, key = self.keys(self.cut_keys(mixed, (0, 0, 0, 0), (batch, heads, seq, 2 * size)))
         value = self.value(self.cut_value(mixed, (0, 0, 0, 2 * size), (batch, heads, seq, values)))
         chunks = seq // self.chunk_size
         value = self.chunk_value(value, (batch, self.heads, chunks, self.chunk_size, self.value_size))
-        beta, step = self.split_rates(rates)
+        beta = rates
+        if not self.by_channel:
+            beta, step = self.split_rates(rates)
         beta = self.sigmoid_beta(beta)
         beta = self.scale_beta(beta, self.largest) if self.is_scaled else beta
         out = self.rule(query, key, value, beta, self.decay(step))
@@ -335,18 +418,38 @@ class GatedDelta(nn.Cell):
         delta = config.delta
         assert delta is not None
         self.seq_length, self.key_heads, self.heads = config.seq_length, delta.key_heads, delta.value_heads
-        self.channels, self.width = delta.group_size + delta.group_values, delta.value_heads * delta.value_size
-        self.mixed = Linear(config, config.hidden_size, self.key_heads * self.channels, False)
-        self.rates = Linear(config, config.hidden_size, 2 * self.heads, False)
+        self.key_size, self.value_size, rank = delta.key_size, delta.value_size, delta.channel_rank
+        self.by_channel, self.rate_num = rank > 0, 1 if rank else 2
+        self.channels = delta.group_size + (0 if rank else delta.group_values)
+        self.width, hidden = delta.value_heads * delta.value_size, config.hidden_size
+        self.mixed = Linear(config, hidden, self.key_heads * self.channels, False)
+        self.rates = Linear(config, hidden, self.rate_num * self.heads, False)
+        if self.by_channel:
+            self.step_down, self.step = (
+                Linear(config, hidden, rank, False),
+                Linear(config, rank, self.heads * self.key_size, False),
+            )
+            self.split_step, self.transpose_step = ops.Reshape(), ops.Transpose()
+            self.split_gate, self.transpose_gate = ops.Reshape(), ops.Transpose()
         self.split_mixed, self.transpose_mixed = ops.Reshape(), ops.Transpose()
         self.split_rates, self.transpose_rates = ops.Reshape(), ops.Transpose()
         self.core, self.transpose_out, self.merge_heads = DeltaCore(config, delta), ops.Transpose(), ops.Reshape()
         self.output = Linear(config, self.width, config.hidden_size, False)
+        if self.by_channel:
+            self.gate_down, self.gate = Linear(config, hidden, rank, False), Linear(config, rank, self.width, False)
 
     def construct(self, x: Tensor) -> Tensor:
         tokens = x.shape[0]
         batch, seq = tokens // self.seq_length, self.seq_length
         mixed = self.split_mixed(self.mixed(x), (batch, seq, self.key_heads, self.channels))
-        rates = self.split_rates(self.rates(x), (batch, seq, self.heads, 2))
-        out = self.core(self.transpose_mixed(mixed, (0, 2, 1, 3)), self.transpose_rates(rates, (0, 2, 1, 3)))
+        rates = self.split_rates(self.rates(x), (batch, seq, self.heads, self.rate_num))
+        mixed, rates = self.transpose_mixed(mixed, (0, 2, 1, 3)), self.transpose_rates(rates, (0, 2, 1, 3))
+        if self.by_channel:
+            step = self.split_step(self.step(self.step_down(x)), (batch, seq, self.heads, self.key_size))
+            gate = self.split_gate(self.gate(self.gate_down(x)), (batch, seq, self.heads, self.value_size))
+            out = self.core(
+                mixed, rates, self.transpose_step(step, (0, 2, 3, 1)), self.transpose_gate(gate, (0, 2, 1, 3))
+            )
+        else:
+            out = self.core(mixed, rates)
         return self.output(self.merge_heads(self.transpose_out(out, (0, 2, 1, 3)), (tokens, self.width)))

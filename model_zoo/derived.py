@@ -7,7 +7,7 @@ from typing import Any
 from model_zoo.config import DEFAULT_SEQ_LENGTH, DeltaSizes, Experts, IndexerSizes, LatentSizes
 from model_zoo.fact_types import typed
 from model_zoo.families import ACTIVATIONS, DELTA_KEYS, KEYS, UNGATED
-from model_zoo.layer_kinds import FULL, SLIDING
+from model_zoo.layer_kinds import FULL, LINEAR, SLIDING
 from ms_symtensor.errors import InputError
 
 _SECOND_TOKEN_WEIGHT = (
@@ -97,13 +97,25 @@ def indexer_sizes(facts: dict[str, Any], latent: LatentSizes | None) -> IndexerS
 
 
 def fill_delta(facts: dict[str, Any]) -> None:
-    """Sizes of linear attention that OLMo Hybrid's class takes of attention's heads, where a file lacks them."""
+    """Sizes of linear attention that a class takes of others: OLMo Hybrid of attention's heads, where a file lacks them; Kimi
+    Linear values of keys, and what the published file has in a record of its own, layers counted from one.
+    """
     if facts.get("delta.by_heads"):
         heads, hidden = number_of(facts, "num_heads"), number_of(facts, "hidden_size")
         for name in ("key_heads", "value_heads"):
             facts[f"delta.{name}"] = facts.get(f"delta.{name}") or heads
         facts["delta.key_size"] = facts.get("delta.key_size") or int(0.75 * hidden / facts["delta.key_heads"])
         facts["delta.value_size"] = facts.get("delta.value_size") or 2 * facts["delta.key_size"]
+    record = facts.get("delta.record") or {}
+    for key, fact in (("num_heads", "key_heads"), ("head_dim", "key_size"), ("short_conv_kernel_size", "kernel")):
+        if record.get(key) is not None:
+            facts[f"delta.{fact}"] = typed(f"linear_attn_config.{key}", f"delta.{fact}", record[key])
+    if not facts.get("layer_types") and record.get("full_attn_layers") is not None:
+        full = typed("linear_attn_config.full_attn_layers", "rotated_layers", record["full_attn_layers"])
+        facts["layer_types"] = [FULL if n + 1 in full else LINEAR for n in range(number_of(facts, "num_layers"))]
+    if facts.get("delta.by_channel"):
+        for name, like in (("value_heads", "key_heads"), ("value_size", "key_size"), ("channel_rank", "key_size")):
+            facts[f"delta.{name}"] = facts[f"delta.{like}"]
 
 
 def delta_sizes(facts: Mapping[str, Any]) -> DeltaSizes:
@@ -113,6 +125,7 @@ def delta_sizes(facts: Mapping[str, Any]) -> DeltaSizes:
         **{name: number_of(facts, f"delta.{name}") for name in names},
         largest_beta=2.0 if facts.get("delta.changes_sign") else 1.0,
         norm_epsilon=facts.get("delta.norm_epsilon") or 0.0,
+        channel_rank=facts.get("delta.channel_rank") or 0,
         state_dtype=facts.get("delta.state_dtype") or "",
     )
     if sizes.kernel < 2:

@@ -24,6 +24,7 @@ def _is_flag(value: Any) -> bool:
 
 
 _KNOWN: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
+    "delta.record": ("a record", lambda value: isinstance(value, dict)),
     "rope": ("a record", lambda value: isinstance(value, dict)),
     "rotated_layers": ("a list of numbers", _is_list_of(int)),
     "dense_layers": ("a list of numbers", _is_list_of(int)),

@@ -201,7 +201,6 @@ _BEGINS = dict.fromkeys(
 _EXPERTS_ONLY = {"intermediate_size": "experts.intermediate_size"}  # no block is dense
 
 _REFUSED: Mapping[str, str] = {
-    "gated linear attention with a decay for every channel": "kimi_linear",
     "gated linear attention and experts in a narrow space": "kimi_k3",
     "linear attention": "minimax bailing_hybrid",
     "compressed attention and hyper-connections": "deepseek_v4",
@@ -430,6 +429,15 @@ FAMILIES: Mapping[str, Family] = {  # the text network of a multimodal one has i
     ),
     "deepseek_v3": Family(keys=_MLA, fixed=_SIGMOID, silent={"latent.query_rank": 1536}),
     "kimi_k2": Family(keys=_MLA, fixed=_SIGMOID, silent={"latent.query_rank": 1536}),
+    "kimi_linear": Family(
+        fixed=_SIGMOID | {"unrotated_step": 1, "delta.by_channel": True, "delta.state_dtype": "float32"},
+        keys=_MLA | {
+            "linear_num_heads": "delta.key_heads", "linear_head_dim": "delta.key_size", "linear_conv_kernel_dim": "delta.kernel",
+            "linear_attn_config": "delta.record", "model_max_length": "max_position_embeddings", "mla_use_nope": "",
+            "use_grouped_topk": "", "rope_theta": "",
+        },
+        silent={"delta.period": 4, "dense_first": 1},
+    ),
     "telechat3_moe": Family(keys=_MLA, fixed=_SIGMOID),
     "deepseek_v32": Family(keys=_INDEXED, fixed=_SIGMOID, silent={"latent.query_rank": 1536}),
     "glm_moe_dsa": Family(

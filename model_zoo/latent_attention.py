@@ -18,7 +18,7 @@ class LatentAttention(nn.Cell):
     def __init__(
         self,
         config: TransformerConfig,
-        tables: tuple[Tensor, Tensor],
+        tables: tuple[Tensor, Tensor] | None,
         mask: Tensor | None,
         index_tables: tuple[Tensor, Tensor] | None = None,
         shares_choice: bool = False,
@@ -44,7 +44,9 @@ class LatentAttention(nn.Cell):
         self.key_value_norm = Norm(config, latent.key_value_rank)
         self.split_query, self.split_query_rotary, self.split_key = ops.Reshape(), ops.Reshape(), ops.Reshape()
         self.split_value, self.split_key_rotary = ops.Reshape(), ops.Reshape()
-        self.rotate_query, self.rotate_key = RotaryEmbedding(config, tables), RotaryEmbedding(config, tables)
+        self.is_rotated = tables is not None
+        if tables is not None:
+            self.rotate_query, self.rotate_key = RotaryEmbedding(config, tables), RotaryEmbedding(config, tables)
         self.repeat_key = ops.Tile()
         self.join_query, self.join_key = ops.Concat(axis=-1), ops.Concat(axis=-1)
         self.core = core_attention(config, mask)
@@ -70,13 +72,14 @@ class LatentAttention(nn.Cell):
             hidden = self.indexer(x, latent)
         query = self.split_query(self.query(latent), (batch, seq, heads, self.plain_size))
         rotary = self.split_query_rotary(self.query_rotary(latent), (batch, seq, heads, self.rotary_size))
-        rotary = self.rotate_query(rotary)
+        rotary = self.rotate_query(rotary) if self.is_rotated else rotary
         query = self.join_query((query, rotary))
         latent = self.key_value_norm(self.key_value_down(x))
         key = self.split_key(self.key(latent), (batch, seq, heads, self.plain_size))
         value = self.split_value(self.value(latent), (batch, seq, heads, self.value_size))
         rotary = self.split_key_rotary(self.key_rotary(x), (batch, seq, 1, self.rotary_size))
-        rotary = self.repeat_key(self.rotate_key(rotary), (1, 1, heads, 1))
+        rotary = self.rotate_key(rotary) if self.is_rotated else rotary
+        rotary = self.repeat_key(rotary, (1, 1, heads, 1))
         key = self.join_key((key, rotary))
         if self.pads_values:
             out = self.core(query, key, self.pad_value((value, self.no_value)), hidden)

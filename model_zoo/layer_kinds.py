@@ -37,6 +37,10 @@ def attention_types(facts: Facts, number: int) -> list[str]:
         return _every(facts["layer_types"], number, "layer_types")
     if facts.get("full_step"):  # Qwen3-Next: of so many blocks the last has full attention
         return [LINEAR if (n + 1) % facts["full_step"] else FULL for n in range(number)]
+    if facts.get(
+        "delta.period"
+    ):  # Kimi Linear: the first of so many blocks has full attention, but for that of the network
+        return [FULL if n and n % facts["delta.period"] == 0 else LINEAR for n in range(number)]
     if facts.get("chunk"):  # Llama 4: of those that are rotated
         return [CHUNKED if turns else FULL for turns in _rotated(facts, number)]
     if not facts.get("window") or not facts.get("uses_window", True):

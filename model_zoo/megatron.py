@@ -16,7 +16,7 @@ from ms_symtensor.tensor.graph import Graph, Op
 Cuts = tuple[tuple[int, ...], ...]
 """One integer per dim of every tensor, as MindSpore's `shard` takes them."""
 
-_COLUMN_CUT = ("query", "query_rotary", "key", "value", "gate", "up", "mixed", "rates")
+_COLUMN_CUT = ("query", "query_rotary", "key", "value", "gate", "up", "mixed", "rates", "step")
 _ROW_CUT = ("output", "down")
 _DISPATCH = (
     "route", "add_token", "add_place", "dispatch", "to_experts", "to_samples", "combine", "mul_weights", "sum_experts",

@@ -161,6 +161,11 @@ SILENT: Mapping[str, Mapping[str, Any]] = {
         "max_position_embeddings": 2048,
     },
     "deepseek_v3": _DEEPSEEK_V3,
+    "kimi_linear": _LATENT | {
+        "intermediate_size": 9216, "experts.number": 256, "experts.per_token": 8, "experts.intermediate_size": 1024,
+        "experts.scale": 2.446, "shared_num": 1, "norm_epsilon": 1e-5, "delta.key_heads": 32, "delta.key_size": 128,
+        "delta.kernel": 4,
+    },
     "deepseek_v32": _DEEPSEEK_V3 | _INDEXER,
     "glm_moe_dsa": _DEEPSEEK_V3 | _INDEXER | {
         "indexer.heads": 32,

@@ -12,7 +12,7 @@ import shlex
 from dataclasses import dataclass
 
 from ms_symtensor.serving.deployment import SPLIT, TURNS, Deployment, Instance
-from ms_symtensor.serving.memory import BLOCK_TOKENS, block_tokens, key_value_B, slots, state_B
+from ms_symtensor.serving.memory import BLOCK_TOKENS, block_tokens, key_B, slots, state_B
 from ms_symtensor.serving.request import Request
 
 ASCEND, MINDSPORE = "vllm-ascend", "vllm-mindspore"
@@ -118,8 +118,7 @@ def _refuses_states(request: Request, found: Deployment, one: Instance) -> str:
     """What vllm-ascend says of states of linear attention that it does not lay or move so."""
     if request.config.delta is None:
         return ""
-    keys_B = block_tokens(request, one.strategy) * key_value_B(request, one.strategy) / 2
-    if keys_B != state_B(request, one.strategy)[0]:
+    if block_tokens(request, one.strategy) * key_B(request, one.strategy) != state_B(request, one.strategy)[0]:
         return UNALIGNED
     cuts = {each.phase: each.strategy.tp for each in found.instances}
     return MORE_TENSOR if cuts.get("prefill", 0) < cuts.get("decode", 0) else ""

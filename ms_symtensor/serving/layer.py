@@ -161,20 +161,23 @@ class Layer:
         assert d is not None
         heads, channels, size = d.value_heads / self.one.tp, d.key_heads * d.group_size / self.one.tp, d.key_size
         state, before = (self.step.requests * each_B for each_B in state_B(self.request, self.one))
-        self._product("linear_attention", m, heads * (d.value_size + 2) + channels, c.hidden_size)
+        rows = heads * (d.value_size + 2)
+        if d.channel_rank:
+            rows = heads + 2 * d.channel_rank
+            self._product("linear_attention", m, heads * (size + d.value_size), d.channel_rank)
+        self._product("linear_attention", m, rows + channels, c.hidden_size)
         self._vector("linear_attention", 2 * m * channels, m * channels * (2 * d.kernel + SILU), 2 * before)
         if self.step.is_decode:
             work = m * heads * DELTA_STEP * size * d.value_size
             self._vector("linear_attention", m * (channels + heads * d.value_size), work, 2 * state)
         else:
-            rows, chunk = m * heads, d.chunk
-            self._vector(
-                "linear_attention", 2 * rows * chunk, rows * chunk * SILU, 2 * state
-            )  # how a chunk's tokens fade
+            tokens, chunk = m * heads, d.chunk
+            faded = tokens * (size if d.channel_rank else chunk)
+            self._vector("linear_attention", 2 * faded, faded * SILU, 2 * state)
             within = ((chunk, size), (chunk, size), (chunk, chunk), (size + d.value_size, chunk), (d.value_size, chunk))
             for columns, depth in (*within, (d.value_size, size), (d.value_size, size)):
-                self._product("linear_attention", rows, columns, depth, ELEMENT_B, matrices=0)
-            self._product("linear_attention", rows * size / chunk, d.value_size, chunk, ELEMENT_B, matrices=0)
+                self._product("linear_attention", tokens, columns, depth, ELEMENT_B, matrices=0)
+            self._product("linear_attention", tokens * size / chunk, d.value_size, chunk, ELEMENT_B, matrices=0)
         self._gate("linear_attention", m * heads * d.value_size)
         self._product("linear_attention", m, c.hidden_size, heads * d.value_size)
 

@@ -55,6 +55,11 @@ def weights_of(config: TransformerConfig, one: Strategy) -> Weights:
     if delta is not None:
         rows = delta.key_heads * (delta.group_size + 2 * delta.group_values) + 2 * delta.value_heads
         linear = (h * rows + delta.kernel * delta.key_heads * delta.group_size) / one.tp
+        if rank := delta.channel_rank:  # gates and decays of channels come of a narrow vector each
+            wide = delta.key_heads * (delta.key_size + delta.group_values)
+            linear += (
+                2 * h * rank + (rank * wide - h * (delta.key_heads * delta.group_values + delta.value_heads)) / one.tp
+            )
     if indexer is not None and latent is not None:
         chooses, keys = latent.query_rank * indexer.heads * indexer.head_dim, h * (indexer.head_dim + indexer.heads)
     return Weights(
@@ -158,8 +163,13 @@ def state_B(request: Request, one: Strategy) -> tuple[float, float]:
 
 def block_tokens(request: Request, one: Strategy) -> int:
     """Tokens of a block of the cache: beside linear attention so many that their keys take what a state does (vllm-ascend)."""
-    keys_B = BLOCK_TOKENS * key_value_B(request, one) / 2
-    return BLOCK_TOKENS * max(1, math.ceil(state_B(request, one)[0] / keys_B))
+    return BLOCK_TOKENS * max(1, math.ceil(state_B(request, one)[0] / key_B(request, one) / BLOCK_TOKENS))
+
+
+def key_B(request: Request, one: Strategy) -> float:
+    """Bytes of a token's keys in a layer, without its values, or of its latent vector without what is rotated."""
+    latent = request.config.latent_attention
+    return key_value_B(request, one) / 2 if latent is None else latent.key_value_rank * request.cache_element_B
 
 
 def buffers_B(config: TransformerConfig, one: Strategy, tokens: int, rows: int) -> int:

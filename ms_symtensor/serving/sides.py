@@ -21,7 +21,7 @@ from ms_symtensor.tensor.layout import Layout
 
 _REMEDY = "serve again"
 _OF_HEADS = re.compile(
-    r"attention\.(query|query_rotary|key|value|gate|mixed|rates|core\.decay)\.(weight|bias|log_decay)$"
+    r"attention\.(query|query_rotary|key|value|gate|mixed|rates|step|core\.decay)\.(weight|bias|log_decay)$"
 )
 _ROWS, _COLUMNS, _TABLE = r"\.(gate|up)\.(weight|bias)$", r"\.down\.weight$", r"(word_embedding\.table|output_table)$"
 

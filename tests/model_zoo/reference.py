@@ -63,7 +63,7 @@ class Reference:
             if kind.linear:
                 y = gated_delta_result(self, f"{name}.attention", y)
             elif self.config.latent_attention:
-                y = self._latent_attention(f"{name}.attention", y, kind.shares_choice)
+                y = self._latent_attention(f"{name}.attention", y, kind)
             else:
                 y = self._attention(f"{name}.attention", y, kind)
             block, scale = x, self.config.branch_scale
@@ -127,7 +127,7 @@ class Reference:
             out = out * _sigmoid(self._linear(f"{name}.gate", x))
         return self._linear(f"{name}.output", out)
 
-    def _latent_attention(self, name: str, x: Array, shares_choice: bool) -> Array:
+    def _latent_attention(self, name: str, x: Array, kind: BlockKind) -> Array:
         """As the paper writes it, head by head."""
         c, sizes = self.config, self.config.latent_attention
         assert sizes is not None
@@ -136,11 +136,15 @@ class Reference:
         if sizes.query_rank:
             queries = self._norm(f"{name}.query_norm", self._linear(f"{name}.query_down", x))
         latent = self._norm(f"{name}.key_value_norm", self._linear(f"{name}.key_value_down", x))
-        turned = self._rotated(self._linear(f"{name}.key_rotary", x))
+
+        def rotated(part: Array) -> Array:
+            return self._rotated(part) if kind.rotary else part
+
+        turned = rotated(self._linear(f"{name}.key_rotary", x))
         seq = x.shape[1]
         seen = np.tril(np.ones((seq, seq), bool))
         if c.indexer:
-            self.chosen = self.chosen if shares_choice else self._chosen(f"{name}.indexer", x, queries)
+            self.chosen = self.chosen if kind.shares_choice else self._chosen(f"{name}.indexer", x, queries)
             seen = seen & self.chosen
         out = []
         for head in range(c.num_heads):
@@ -148,9 +152,7 @@ class Reference:
             def part(which: str, source: Array, size: int, head: int = head) -> Array:
                 return source @ self.weights[f"{name}.{which}.weight"][head * size : (head + 1) * size].T
 
-            q = np.concatenate(
-                [part("query", queries, plain), self._rotated(part("query_rotary", queries, rotary))], -1
-            )
+            q = np.concatenate([part("query", queries, plain), rotated(part("query_rotary", queries, rotary))], -1)
             k = np.concatenate([part("key", latent, plain), turned], -1)
             score = np.where(seen, q @ k.transpose(0, 2, 1) / math.sqrt(c.head_dim), -np.inf)
             out.append(np.exp(_log_softmax(score)) @ part("value", latent, value))
@@ -200,9 +202,15 @@ def gated_delta_result(of: Reference, name: str, x: Array) -> Array:
     batch, seq, _ = x.shape
     times, core = d.value_heads // d.key_heads, f"{name}.core"
     groups = of._linear(f"{name}.mixed", x).reshape(batch, seq, d.key_heads, -1)
-    beta, step = np.moveaxis(of._linear(f"{name}.rates", x).reshape(batch, seq, d.value_heads, 2), -1, 0)
-    beta, step = d.largest_beta * _sigmoid(beta), np.log1p(np.exp(step + w[f"{core}.decay.bias"]))
-    fades = np.exp(-np.exp(w[f"{core}.decay.log_decay"]) * step)
+    rates = of._linear(f"{name}.rates", x).reshape(batch, seq, d.value_heads, -1)
+    beta, step, gates = d.largest_beta * _sigmoid(rates[..., 0]), rates[..., 1:], np.zeros(0)
+    if d.channel_rank:
+        step, gates = (
+            of._linear(f"{name}.{part}", of._linear(f"{name}.{part}_down", x)).reshape(batch, seq, d.value_heads, -1)
+            for part in ("step", "gate")
+        )
+    step = np.log1p(np.exp(step + w[f"{core}.decay.bias"].reshape(d.value_heads, -1)))
+    fades = np.exp(-np.exp(w[f"{core}.decay.log_decay"])[:, None] * step)
     out = np.zeros((batch, seq, d.value_heads, d.value_size))
     for head in range(d.value_heads):
         weights, number = w[f"{core}.convolution.weight"][:, head // times, 0], head % times
@@ -216,12 +224,12 @@ def gated_delta_result(of: Reference, name: str, x: Array) -> Array:
         gate = groups[:, :, head // times, d.group_size + number * d.value_size :][..., : d.value_size]
         state = np.zeros((batch, d.key_size, d.value_size))
         for t in range(seq):
-            state = state * fades[:, t, head, None, None]
+            state = state * fades[:, t, head, :, None]
             known = (key[:, t, None] @ state)[:, 0]
             state = state + key[:, t, :, None] * (beta[:, t, head, None] * (value[:, t] - known))[:, None]
             read = (query[:, t, None] @ state)[:, 0] / math.sqrt(d.key_size)
             read = _normed(read, d.norm_epsilon or c.norm_epsilon) * w[f"{core}.norm.gamma"]
-            out[:, t, head] = read * _silu(gate[:, t])
+            out[:, t, head] = read * (_sigmoid(gates[:, t, head]) if d.channel_rank else _silu(gate[:, t]))
     return of._linear(f"{name}.output", out.reshape(batch, seq, -1))
 
 

@@ -117,6 +117,10 @@ _PARTS = {
         "kinds": (BlockKind(linear=True), BlockKind(), BlockKind(linear=True)), "compute_dtype": "float32",
         "delta": DeltaSizes(4, 4, 8, 12, kernel=2, largest_beta=2.0, norm_epsilon=1e-5), "seq_length": 16,
     },
+    "gated linear attention by channels, latent attention without rotation": {
+        "kinds": (BlockKind(linear=True), BlockKind(rotary=False), BlockKind(linear=True)), "seq_length": 256, "n_kv_heads": 4,
+        "delta": DeltaSizes(4, 4, 8, 12, channel_rank=6), "latent_attention": LatentSizes(0, 16, 8, 8),
+    },
     "norms without weights": {"norm": "layer_norm_no_weight", "branch_scale": 2.0},
     "keys that an indexer chooses": {
         "num_layers": 2, "n_kv_heads": 4, "latent_attention": LatentSizes(24, 16, 8, 8), "indexer": IndexerSizes(4, 16, 8),

@@ -24,7 +24,7 @@ COUNTED = {row["file"]: row for row in csv.DictReader((FILES / "parameters.csv")
 REFUSED = {
     "deepseek_v4_flash.json": "compressed attention", "deepseek_v4_pro.json": "compressed attention",
     "phi_3_5_moe.json": "routing by a sparse mixer",
-    "kimi_linear_48b_a3b.json": "gated linear attention with a decay for every channel", "longcat_flash.json": "zero experts",
+    "longcat_flash.json": "zero experts",
 }  # fmt: skip
 DEFAULTS = json.loads((FILES / "class_defaults.json").read_text())
 NEEDED = {"num_layers", "hidden_size", "num_heads", "vocab_size", "intermediate_size"}
@@ -286,6 +286,28 @@ def test_published_keys_of_qwen3_next_mean_its_class(tmp_path: Path) -> None:
     assert any(note.startswith("mtp_num_hidden_layers is left out") for note in found.notes)
 
 
+def test_published_keys_of_kimi_linear_mean_its_class(tmp_path: Path) -> None:
+    """The record of linear attention, with layers counted from one, and other names of the same sizes."""
+    data = json.loads((FILES / "kimi_linear_48b_a3b.json").read_text())
+    for key in ("layer_types", "mlp_layer_types", "linear_head_dim", "linear_num_heads", "linear_conv_kernel_dim"):
+        del data[key]
+    full = [4, 8, 12, 16, 20, 24, 27]
+    sizes = {"head_dim": 128, "num_heads": 32, "short_conv_kernel_size": 4}
+    old = {
+        "linear_attn_config": sizes | {"full_attn_layers": full, "kda_layers": [n for n in range(1, 28) if n not in full]},
+        "head_dim": 72, "first_k_dense_replace": 1, "moe_layer_freq": 1, "moe_router_activation_func": "sigmoid",
+        "mla_use_nope": True, "use_grouped_topk": True, "rope_theta": 10000.0, "num_nextn_predict_layers": 0,
+    }  # fmt: skip
+    (tmp_path / "config.json").write_text(json.dumps(data | old))
+    found = read(tmp_path / "config.json").config
+    assert [n + 1 for n, kind in enumerate(found.kinds) if not kind.linear] == full
+    whole = read(FILES / "kimi_linear_48b_a3b.json").config
+    assert replace(found, name=whole.name, kinds=whole.kinds) == whole
+    del data["model_type"]
+    (tmp_path / "config.json").write_text(json.dumps(data | {"model_type": "kimi_linear"}))
+    assert read(tmp_path / "config.json").config.kinds == whole.kinds
+
+
 def test_a_file_without_a_model_type_asks_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     keys = {key: value for key, value in QWEN3.items() if key != "model_type"}
     (tmp_path / "mine.json").write_text(json.dumps(keys))
@@ -327,8 +349,8 @@ def test_a_plan_holds_the_network_without_its_file(tmp_path: Path) -> None:
 def test_the_nearest_is_taken_where_one_asks_for_it() -> None:
     found = read(FILES / "phi_3_5_moe.json", approximate=True)
     assert any("softmax routing" in note for note in found.notes)
-    with pytest.raises(InputError, match="gated linear attention"):
-        read(FILES / "kimi_linear_48b_a3b.json", approximate=True)
+    with pytest.raises(InputError, match="zero experts"):
+        read(FILES / "longcat_flash.json", approximate=True)
 
 
 def test_baichuan_is_told_by_its_positions_and_its_vocabulary(tmp_path: Path) -> None:

@@ -159,7 +159,8 @@ def _assert_loss(config: TransformerConfig, cell: Any) -> None:
     for number, parameter in enumerate(cell.get_parameters()):
         values = np.random.default_rng(number).normal(0.0, 0.3, parameter.shape).astype(np.float32)
         parameter.set_data(ms.Tensor(values))
-    _define(cell, "swap_halves", lambda: Product(False, False))
+    for broadcast in ("swap_halves", "sum_decays"):
+        _define(cell, broadcast, lambda: Product(False, False))
     _define(cell, "score", lambda: Product(False, True))
     inputs = _inputs(config)
     ms.set_context(mode=ms.GRAPH_MODE)
@@ -185,8 +186,10 @@ class RootNorm(nn.Cell):
         (32, DeltaSizes(2, 4, 6, 10, chunk=4, norm_epsilon=0.1)),  # eight chunks: steps are joined twice
         (16, DeltaSizes(2, 2, 6, 10, kernel=2, chunk=8, largest_beta=2.0)),
         (8, DeltaSizes(1, 3, 6, 10)),
+        (32, DeltaSizes(2, 2, 6, 10, chunk=4, channel_rank=5)),
+        (16, DeltaSizes(2, 2, 6, 10, channel_rank=3)),
     ],
-    ids=["eight chunks", "two chunks", "one chunk"],
+    ids=["eight chunks", "two chunks", "one chunk", "channels of eight chunks", "channels of one chunk"],
 )
 def test_gated_linear_attention_is_what_the_definition_gives(tokens: int, delta: DeltaSizes) -> None:
     kinds = (BlockKind(linear=True), BlockKind())
@@ -199,13 +202,17 @@ def test_gated_linear_attention_is_what_the_definition_gives(tokens: int, delta:
     _assert_loss(config, cell)
 
 
-def test_strong_decay_has_no_exponent_above_zero() -> None:
-    config = replace(
-        _ROTARY, **SMALL | {"seq_length": 32}, delta=DeltaSizes(2, 2, 6, 10, chunk=16), kinds=(BlockKind(linear=True),) * 2,
-    )  # fmt: skip
-    rule = DeltaRule(config, config.delta)
+@pytest.mark.parametrize("rank", [0, 3])
+def test_strong_decay_has_no_exponent_above_zero(rank: int) -> None:
+    delta = DeltaSizes(2, 2, 6, 10, chunk=16, channel_rank=rank)
+    config = replace(_ROTARY, **SMALL | {"seq_length": 32}, delta=delta, kinds=(BlockKind(linear=True),) * 2)
+    rule = DeltaRule(config, delta)
+    _define(rule, "sum_decays", lambda: Product(False, False))
     shape = (1, 2, 2, 16)
-    ones, decay = ms.ops.ones((*shape, 6)), ms.ops.full((1, 2, 32, 1), -1e4, dtype=ms.float32)
+    ones, decay = (
+        ms.ops.ones((*shape, 6)),
+        ms.ops.full((1, 2, 6, 32) if rank else (1, 2, 32, 1), -1e4, dtype=ms.float32),
+    )
     out = rule(ones, ones, ms.ops.ones((*shape, 10)), ms.ops.ones((1, 2, 32, 1)), decay).asnumpy()
     assert out == pytest.approx(6.0)  # nothing of earlier tokens is left: q k^T v of each by itself
 

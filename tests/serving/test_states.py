@@ -35,7 +35,7 @@ def request_for(name, devices=8, layers=None, tokens=(3500, 3500, 1500), **optio
     return Request(config, cluster, devices, Tokens(*tokens), free_B(cluster), **options)
 
 
-@pytest.mark.parametrize("name", [LINEAR, "qwen3_5_35b_a3b", SPARSE, "glm_5"])
+@pytest.mark.parametrize("name", [LINEAR, "qwen3_5_35b_a3b", "kimi_linear_48b_a3b", SPARSE, "glm_5"])
 @pytest.mark.parametrize("one", [Strategy(), Strategy(dp=2, tp=4, ep=8, ffn_tp=4)])
 def test_weights_of_one_device_are_those_of_the_graph(name, one):
     """All but norms, rates of decay, and what corrects the choice of experts."""
@@ -56,11 +56,13 @@ def test_weights_of_one_device_are_those_of_the_graph(name, one):
         (LINEAR, BlockKind(), 40, (2 * 2 * 40 * 256, 0)),
         (SPARSE, BlockKind(), 40, (40 * 512 + 40 * 64, 40 * 128)),
         ("glm_5", BlockKind(shares_choice=True), 40, (40 * 512 + 40 * 64, 0)),
+        ("kimi_linear_48b_a3b", BlockKind(linear=True), 40, (2 * 32 * 128 * 128, 3 * 12288)),
     ],
 )
 def test_a_layer_keeps_what_the_caches_of_transformers_keep(name, kind, tokens, elements):
     """Shapes of DynamicCache's layers in transformers 5.24 after 40 tokens: recurrent_states [1, 32, 128, 128], keys and values
     [1, 2, 40, 256]; [1, 1, 40, 512] and [1, 1, 40, 64], indexer_keys [1, 40, 128]. Of conv_states [1, 8192, 4] vLLM keeps 3.
+    Kimi Linear's state is float32.
     """
     request = request_for(name)
     assert layer_B(request, Strategy(), kind, tokens) == 2 * sum(elements)
@@ -71,6 +73,17 @@ def test_a_state_has_the_type_that_the_file_says():
     request = request_for("qwen3_5_35b_a3b")
     wide = replace(request, config=replace(request.config, delta=state))
     assert state_B(wide, Strategy())[0] == 2 * state_B(request, Strategy())[0] == 4 * 32 * 128 * 128
+
+
+@pytest.mark.parametrize(
+    ("tp", "block", "page_B"),
+    [(1, 2048, 2433024), (2, 1024, 1216512), (4, 512, 608256), (8, 256, 304128)],
+)
+def test_blocks_beside_latent_attention_are_those_of_vllm_ascend(tp, block, page_B):
+    """block_size and mamba_page_size_padded of Kimi Linear; every device has the whole latent cache."""
+    request, one = request_for("kimi_linear_48b_a3b"), Strategy(tp=tp)
+    assert block_tokens(request, one) == block
+    assert block * key_value_B(request, one) + state_B(request, one)[1] == page_B
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,9 @@ NETWORKS = {
         "--num-layers=4", "--seq-length=1024", "--dim=num_experts=16", "--dim=vocab_size=32000", "--fix=model_parallel=4",
     ),
     "qwen3_5": _small("intermediate_size=2048", layers=4),
+    "kimi_linear_48b_a3b": (
+        "--num-layers=5", "--seq-length=1024", "--dim=num_experts=16", "--dim=vocab_size=32000", "--fix=model_parallel=4",
+    ),
     "olmo_hybrid": _small(
         "intermediate_size=2048", "num_key_value_heads=16", "linear_num_key_heads=16", "linear_num_value_heads=16", layers=4
     ),

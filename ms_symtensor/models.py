@@ -111,6 +111,10 @@ def resolve(
         raise InputError(f"--{'dim' if dims else 'approximate'} is for a config.json, not for {name}: leave it out")
     if name in PUBLISHED or "dimensions" in (options or {}):
         return _zoo(name, global_batch_size, seq_length, dict(options or {}))
+    if Path(name).is_dir():
+        raise InputError(
+            f"the folder {name} holds no config.json: give a file of it, such as {Path(name) / 'config.json'}"
+        )
     if not is_factory(name) and not Path(name).is_file():
         raise InputError(
             f"unknown model {name!r}: give a model of the zoo ({', '.join((*PUBLISHED, *CAPTURED))}), a config.json, a saved"

@@ -11,7 +11,7 @@ from ms_symtensor.errors import SymTensorError
 from ms_symtensor.models import Model, planned, with_loss
 from ms_symtensor.search.constraints.limits import SWAP, Limits
 from ms_symtensor.search.constraints.request import Request
-from ms_symtensor.search.possible import require_pinnable
+from ms_symtensor.search.possible import require_lengths, require_pinnable
 from ms_symtensor.strategy.plan import Plan
 from ms_symtensor.targets.exporter import Uniform
 from ms_symtensor.targets.target import Target
@@ -25,8 +25,9 @@ Progress = Callable[[str], None]
 def in_uniform_layouts(
     model: Model, request: Request, target: Target, progress: Progress = lambda _: None
 ) -> tuple[Plan, Graph, Uniform]:
-    """The best plan in uniform layouts within the target's rules. Errors: those of `uniform_best` and `require_pinnable`."""
+    """The best plan in uniform layouts within the target's rules. Errors: those of `uniform_best` and of `search.possible`."""
     require_pinnable(model.graph, request)
+    require_lengths(model.graph, request)
     found, graph, layout = uniform_best(model.config, request, progress, target.rules or ANY)
     assert model.config is not None
     return with_loss(found, graph, model.graph), graph, Uniform(model.config, layout)

@@ -430,6 +430,11 @@ def test_formulas_and_another_plan_are_not_shown_at_once(option, planned, capsys
     assert f"--why-not compares two plans, and {option[0]} is for the formulas of one" in said
 
 
+def test_a_folder_without_a_network_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    line = failure(capsys, "plan", tmp_path, "--device-num", "8", "--out", tmp_path / "plan")
+    assert f"the folder {tmp_path} holds no config.json" in line
+
+
 def test_an_unknown_operator_is_named(planned: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = (planned / "graph.json").read_text().replace('"SiLU"', '"SiLV"')
     (tmp_path / "graph.json").write_text(text)

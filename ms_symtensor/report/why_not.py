@@ -6,14 +6,8 @@ from typing import Any
 
 from ms_symtensor.errors import ImpossibleError, InfeasibleError, InputError
 from ms_symtensor.report.text import percent, seconds, size, table
-from ms_symtensor.search.constraints.limits import Limits, limits_of
+from ms_symtensor.search.constraints.limits import SHORT, Limits, limits_of
 from ms_symtensor.strategy.plan import Plan
-
-_NAMES = {
-    "dp": "data_parallel", "tp": "model_parallel", "pp": "pipeline_stages", "mb": "micro_batch_num",
-    "vpp": "pp_interleave_num",
-    "sp": "sequence_parallel", "cp": "context_parallel", "ep": "expert_parallel",
-}  # fmt: skip
 
 _LAYOUT = (
     "data_parallel", "model_parallel", "sequence_parallel", "context_parallel", "expert_parallel", "pipeline_stages",
@@ -124,9 +118,9 @@ def _read(wanted: str) -> dict[str, str]:
         name, equals, value = (x.strip() for x in part.partition("="))
         if not name or not equals or not value:
             raise InputError(
-                f"{part!r} is no way to lay out a step: give NAME=VALUE, such as dp=8 ({', '.join(_NAMES)}, or long names)"
+                f"{part!r} is no way to lay out a step: give NAME=VALUE, such as dp=8 ({', '.join(SHORT)}, or long names)"
             )
-        name = _NAMES.get(name, name)
+        name = SHORT.get(name, name)
         if name in asked:
             raise InputError(f"{wanted}: {name} is there twice, {asked[name]} and {value}: ask for one after the other")
         asked[name] = value

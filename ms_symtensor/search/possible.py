@@ -62,6 +62,18 @@ def require_numbers(cluster: Cluster, device_num: int, limits: Limits, batch: in
     require_arithmetic(Facts(device_num, cluster.max_ranks, batch=batch), limits)
 
 
+def require_lengths(graph: Graph, request: Request) -> None:
+    """The same of what uniform layouts share with others: devices, samples and blocks."""
+    of = Facts(
+        request.device_num,
+        request.cluster.max_ranks,
+        request.model or graph.name,
+        batch=request.global_batch_size,
+        blocks=len(graph.blocks),
+    )
+    require_arithmetic(of, request.limits)
+
+
 def require_devices(cluster: Cluster, device_num: int) -> None:
     """InputError for a number of devices that `cluster` does not have, no cluster has, or of which MindSpore forms no groups."""
     if device_num < 1:

@@ -150,7 +150,7 @@ def _fitting(prices: Prices, rules: Rules, work: float = math.inf) -> _Looked:
     looked = _look(prices, rules, refused, work)
     if math.isinf(looked.least_s) and math.isinf(looked.least_B):
         raise InputError(
-            f"no uniform layout on {request.device_num} devices: {refused.reason or 'the pins leave none'}"
+            f"no uniform layout on {request.device_num} devices: {refused.reason or _left_by_none(prices, rules)}"
         )
     if not looked.fits:
         may_offload = request.cluster.host is not None and not request.limits.names(SWAP)
@@ -160,6 +160,16 @@ def _fitting(prices: Prices, rules: Rules, work: float = math.inf) -> _Looked:
             f" needs {looked.least_B / GIB:.1f} GiB at least; give more devices{others}"
         )
     return looked
+
+
+def _left_by_none(prices: Prices, rules: Rules) -> str:
+    """Which pins leave none: those without one of which there would be some, or all."""
+    every = prices.request.limits.each
+    asked = ((pin, replace(prices.request, limits=others)) for pin, others in every)
+    found = [pin for pin, request in asked if any(True for _ in layouts(prices.config, request, rules, Refused()))]
+    if not every:
+        return "degrees, samples and layers do not divide so; give other devices or another batch"
+    return f"none has {', '.join(found or [pin for pin, _ in every])}; leave {'one of them' if len(found) != 1 else 'that'} out"
 
 
 def _best(prices: Prices, fits: list[Found], rules: Rules) -> Found:

@@ -168,6 +168,18 @@ def test_a_list_gives_a_margin_as_a_number_or_a_text(margin, left, capsys, tmp_p
         (("resnet50",), "resnet50 has no uniform layouts"),
         (("llama2_70b", "--fix=swap_optimizer=yes"), "give more devices or a smaller batch"),
         (("llama2_70b",), "or --fix swap_optimizer=yes"),
+        (
+            ("llama2_7b", "--num-layers=5", "--fix=pp_interleave_num=3"),
+            "at least 2 stages × 3 virtual stages = 6, 5 blocks",
+        ),
+        (
+            ("qwen3_30b_a3b", "--fix=data_parallel=2", "--fix=model_parallel=2", "--fix=context_parallel=4"),
+            "none has context_parallel = 4; leave that out",
+        ),
+        (
+            ("qwen3_30b_a3b", "--fix=data_parallel=1", "--fix=model_parallel=1", "--fix=pipeline_stages=4"),
+            "none has pipeline_stages = 4, data_parallel = 1, model_parallel = 1; leave one of them out",
+        ),
     ],
 )
 def test_where_no_uniform_layout_is_left_it_is_said_why(arguments, said, capsys, tmp_path) -> None:

@@ -28,6 +28,12 @@ PINNED = (*LOWEST, SHARD_SIZE)
 
 HIGHEST = {"sequence_parallel": 1, "optimizer_level": 3, "swap_optimizer": 1, SCHEDULER: len(SCHEDULERS) - 1}
 
+SHORT = {
+    "dp": "data_parallel", "tp": "model_parallel", "pp": "pipeline_stages", "mb": "micro_batch_num",
+    "vpp": "pp_interleave_num", "sp": "sequence_parallel", "cp": "context_parallel", "ep": "expert_parallel",
+}  # fmt: skip
+"""What the field calls them for short."""
+
 _YES_OR_NO = {"no": 0, "yes": 1}
 WORDS = {
     "sequence_parallel": _YES_OR_NO,
@@ -68,7 +74,7 @@ class Limits:
     def __post_init__(self) -> None:
         for name, number in (*self.least.items(), *self.most.items()):
             if name not in LOWEST:
-                raise InputError(f"{name} cannot be pinned: known are {', '.join(PINNED)}")
+                raise InputError(_unknown(name))
             if not LOWEST[name] <= number <= HIGHEST.get(name, ALL):
                 raise InputError(f"{name}={shown(name, number)}: give {_range(name)}")
             if self.least.get(name, LOWEST[name]) > self.most.get(name, ALL):
@@ -247,9 +253,14 @@ def shown(name: str, number: int) -> str:
     return next((word for word, known in WORDS.get(name, {}).items() if known == number), str(number))
 
 
+def _unknown(name: str) -> str:
+    meant = f"; {name} is {SHORT[name]}" if name in SHORT else ""
+    return f"{name} cannot be pinned: known are {', '.join(PINNED)}{meant}"
+
+
 def _number(name: str, value: object) -> int:
     if name not in PINNED:
-        raise InputError(f"{name} cannot be pinned: known are {', '.join(PINNED)}")
+        raise InputError(_unknown(name))
     text = str(int(value)) if isinstance(value, bool) else str(value)
     words = WORDS.get(name, {})
     if text in words:

@@ -32,7 +32,7 @@ def test_how_many_blocks_are_recomputed():
 @pytest.mark.parametrize(
     "fixed, most, message",
     (
-        ([("tp", "2")], [], "tp cannot be pinned: known are pipeline_stages"),
+        ([("tp", "2")], [], "tp cannot be pinned: known are pipeline_stages, .*; tp is model_parallel"),
         ([("data_parallel", "0")], [], "data_parallel=0: give a number from 1"),
         ([("data_parallel", "many")], [], "data_parallel=many: give a number from 1"),
         ([("sequence_parallel", "maybe")], [], "sequence_parallel=maybe: give 0 to 1 or no or yes"),

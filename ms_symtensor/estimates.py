@@ -13,7 +13,7 @@ from ms_symtensor.cluster.load import load as load_cluster
 from ms_symtensor.cost.runtime import DEFAULT, runtime_of
 from ms_symtensor.errors import InputError
 from ms_symtensor.files.reading import read_json, read_text
-from ms_symtensor.models import Model, asked
+from ms_symtensor.models import Model, asked, is_captured
 from ms_symtensor.search.constraints.request import Request
 from ms_symtensor.strategy.plan import Plan
 from ms_symtensor.targets.mindspeed.reading import described
@@ -84,10 +84,10 @@ def _priced(options: Mapping[str, Any]) -> Priced:
     cluster = load_cluster(options["cluster"] or DEFAULT_CLUSTER)
     if not options["device_num"] or options["device_num"] < 1:
         raise InputError(f"--device-num is {options['device_num']}: give the number of devices")
-    model = asked(options)
-    if model.config is None:
+    if is_captured(options["model"]) or (model := asked(options)).config is None:
         raise InputError(
-            f"{options['model']} is no network of the zoo: uniform layouts know these only; give --plan DIR"
+            f"{options['model']} has no uniform layouts: these are for decoders of the zoo and of a config.json; plan it, and"
+            " give --plan DIR"
         )
     fix, hide = with_overlap(options["fix"], options["hide"] or "")
     options = {**options, "hide": hide}
@@ -135,7 +135,9 @@ def of_plan(
     limit_GiB: float | None = None,
     margin: str | None = None,
 ) -> Priced:
-    """`plan` with its price on `cluster` under `runtime`, and what fits there, or on its own, under its own and at its limit."""
+    """`plan` with its price on `cluster` under `runtime`, or on its own under its own, and what fits there: within its own limit,
+    or that of devices with another memory.
+    """
     if graph is None:
         raise InputError(f"the plan of {plan.model} has no graph.json, on which its price stands: plan again")
     there = plan.planned_for if cluster is None else load_cluster(cluster)
@@ -144,7 +146,8 @@ def of_plan(
     own = None if is_known(there) else there
     changed = replace(plan, cluster=there.name, own_cluster=own, runtime=name, hide=hides)
     prediction = replace(prediction, host_memory_B=plan.prediction.host_memory_B)
-    if limit_GiB is not None or margin is not None:
+    is_larger_or_smaller = there.device.hbm_usable_B != plan.planned_for.device.hbm_usable_B
+    if limit_GiB is not None or margin is not None or is_larger_or_smaller:
         limit_B = memory_limit_B(there, limit_GiB, margin or NO_MARGIN)
         prediction = replace(prediction, limit_B=limit_B, fits=prediction.peak_memory_B <= limit_B)
     return replace(changed, prediction=prediction), graph

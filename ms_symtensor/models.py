@@ -133,6 +133,13 @@ def resolve(
     return Model(Path(name).stem, graph, batch, sequence)
 
 
+def is_captured(name: str) -> bool:
+    """Whether the network called `name` is captured by MindSpore, so that it has no dimensions, and no uniform layouts."""
+    from model_zoo.captured import CAPTURED
+
+    return name in CAPTURED or is_factory(name)
+
+
 def is_factory(name: str) -> bool:
     """Whether `name` is of the form `file.py:function`. InputError for a Python file without a function."""
     if name.endswith(".py"):

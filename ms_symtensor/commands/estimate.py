@@ -19,7 +19,7 @@ def arguments(command: argparse.ArgumentParser) -> None:
     options.add_model(command, "?")
     command.add_argument("--cluster", help="a known cluster, or a file (default: atlas_800t_a2, or that of the plan)")
     command.add_argument("--device-num", type=int, help="number of NPUs")
-    options.add_memory(command)
+    options.add_memory(command, "nothing")
     command.add_argument(
         "--fix",
         action="append",

@@ -45,13 +45,13 @@ def add_verbose(command: argparse.ArgumentParser, default: int | str) -> None:
     )
 
 
-def add_memory(command: argparse.ArgumentParser) -> None:
-    """What a device may hold."""
+def add_memory(command: argparse.ArgumentParser, margin: str = "5%%, of a given limit nothing") -> None:
+    """What a device may hold; `margin` of it is kept free by default."""
     command.add_argument("--memory-limit", type=float, metavar="GiB", help="of a device (default: the cluster's)")
     command.add_argument(
         "--memory-margin",
         metavar="10%",
-        help="of that, kept free: a share, or GiB (default: 5%%, of a given limit nothing)",
+        help=f"of that, kept free: a share, or GiB (default: {margin})",
     )
 
 

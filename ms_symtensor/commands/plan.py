@@ -62,7 +62,7 @@ def run(chosen: argparse.Namespace) -> int:
     from ms_symtensor.commands.plan_pynative import plan_pynative
     from ms_symtensor.commands.shared import model_of, remembered, require_cut, require_positive, show_found, warned
     from ms_symtensor.cost.runtime import DEFAULT, runtime_of
-    from ms_symtensor.models import is_factory, planned
+    from ms_symtensor.models import is_captured, is_factory, planned
     from ms_symtensor.report.alternatives import priced
     from ms_symtensor.report.considered import considered_text
     from ms_symtensor.report.emit import write_plan
@@ -82,6 +82,7 @@ def run(chosen: argparse.Namespace) -> int:
     from ms_symtensor.strategy.record import PARETO_FILE, record
     from ms_symtensor.target_plans import in_uniform_layouts, with_free_layouts
     from ms_symtensor.targets.registry import target_of
+    from ms_symtensor.uniform.search import none_of
 
     target = target_of(chosen.target)
     if target.name == "mindformers-pynative":
@@ -91,6 +92,8 @@ def run(chosen: argparse.Namespace) -> int:
     if target.runtime and chosen.runtime not in (None, target.runtime):
         raise InputError(f"--target {target.name} is priced as --runtime {target.runtime}: leave --runtime out")
     is_uniform = target.rules is not None or chosen.layouts == "uniform"
+    if is_uniform and is_captured(chosen.model):
+        raise none_of(chosen.model)
     certified_gap = gap(chosen.certify, chosen.gap)
     if certified_gap is not None and is_uniform:
         raise InputError("--certify is for free layouts: leave it out, or --layouts uniform and --target")

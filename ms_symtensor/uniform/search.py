@@ -68,15 +68,20 @@ def uniform_best(
 ) -> tuple[Plan, Graph, UniformLayout]:
     """The plan of `best_layout`, the graph it is for, and the layout. Errors: those of `best_layout`."""
     if config is None:
-        raise InputError(
-            f"{request.model} has no uniform layouts: these are for decoders of the zoo and of a config.json; leave --layouts and"
-            " --target out"
-        )
+        raise none_of(request.model)
     layout, search = best_layout(config, request, progress, rules)
     plan, graph = estimate(config, layout, request)
     if why := why_not_on_host(request.cluster, plan.prediction.host_memory_B):
         raise InfeasibleError(why)
     return replace(plan, search=search), graph, layout
+
+
+def none_of(model: str) -> InputError:
+    """That the network called `model` has no uniform layouts."""
+    return InputError(
+        f"{model} has no uniform layouts: these are for decoders of the zoo and of a config.json; leave --layouts and"
+        " --target out"
+    )
 
 
 def best_layout(

@@ -146,6 +146,16 @@ def test_whether_a_plan_fits_is_told_at_the_limit_that_is_given(capsys, tmp_path
         assert (found["memory_limit_B"], found["fits"]) == (int(limit) << 30, fits)
 
 
+def test_a_plan_on_devices_with_less_memory_fits_these_or_not(capsys, tmp_path):
+    assert main(["plan", "gpt2_xl", "--device-num", "8", "--global-batch-size", "64", "--out", str(tmp_path)]) == 0
+    capsys.readouterr()
+    for cluster, limit_GiB in (("atlas_800t_a2", 55.1), ("atlas_800t_a3", 55.1), ("atlas_800t_a2_910b4", 29.0)):
+        assert main(["estimate", "--plan", str(tmp_path), "--cluster", cluster, "--json"]) == 0
+        found = json.loads(capsys.readouterr().out)
+        assert found["memory_limit_B"] == pytest.approx(limit_GiB * (1 << 30), rel=1e-3)
+        assert found["fits"] is (found["peak_memory_B"] <= found["memory_limit_B"])
+
+
 def test_more_recomputed_blocks_than_there_are_are_refused(capsys):
     assert main(["estimate", "gpt2_xl", "--device-num=8", "--global-batch-size=8", "--fix=recompute=49"]) == 2
     assert "recompute=49: the network has 48 repeated blocks" in capsys.readouterr().err

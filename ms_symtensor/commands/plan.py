@@ -78,7 +78,7 @@ def run(chosen: argparse.Namespace) -> int:
     from ms_symtensor.search.possible import require_numbers
     from ms_symtensor.strategy import folder as folders
     from ms_symtensor.strategy.loss import loss_note
-    from ms_symtensor.strategy.plan import MicroBatchLoss
+    from ms_symtensor.strategy.plan import MicroBatchLoss, Plan
     from ms_symtensor.strategy.record import PARETO_FILE, record
     from ms_symtensor.target_plans import in_uniform_layouts, with_free_layouts
     from ms_symtensor.targets.registry import target_of
@@ -130,6 +130,11 @@ def run(chosen: argparse.Namespace) -> int:
                 f"{model.name} in {found.micro_batch_num} micro-batches: {loss_note(found.loss)}; plan one batch (--fix"
                 " micro_batch_num=1), or divide one sum by one count of the inputs"
             )
+
+        def within(limit_B: int) -> Plan:
+            less = replace(request, limit_B=limit_B)
+            return in_uniform_layouts(model, less, target, step)[0] if is_uniform else planned(model, less, step)[0]
+
         step("report")
         others = (
             priced(graph, model.by_hand(found.stage.settings), cluster, request.runtime)
@@ -145,7 +150,7 @@ def run(chosen: argparse.Namespace) -> int:
         if chosen.top:
             more.append(considered_text(found, chosen.top))
         if chosen.pareto:
-            plans = front(found, lambda limit_B: planned(model, replace(request, limit_B=limit_B), step)[0])
+            plans = front(found, within)
             data["pareto"] = pareto_json(plans)
             more.append(pareto_text(plans))
         step("write")

@@ -124,5 +124,12 @@ _HEAD = ("schedule", "placement", "backward", "step", "bubble", "activations", "
 def _row(one: Candidate) -> tuple[str, ...]:
     return (
         one.name, one.problem.placement, "split" if splits(one) else "whole", seconds(one.simulated.step_s),
-        seconds(_bubble_s(one)), size(round(max(one.simulated.peak_B))), "" if one.fits else "more than may be kept",
+        seconds(_bubble_s(one)), size(round(max(one.simulated.peak_B))), "" if one.fits else _too_much(one),
     )  # fmt: skip
+
+
+def _too_much(one: Candidate) -> str:
+    """Of the stage that is furthest above what it may keep beside its weights, which may be less than others may."""
+    peaks_B, limits_B = one.simulated.peak_B, one.problem.limit_B
+    stage = max(range(len(peaks_B)), key=lambda n: peaks_B[n] - limits_B[n])
+    return f"more than may be kept: stage {stage} {size(round(peaks_B[stage]))} of {size(round(limits_B[stage]))}"

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from ms_symtensor.cli import main
+from ms_symtensor.search.pareto import SHRINK
 
 
 def answer(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict:
@@ -154,6 +155,16 @@ def test_a_plan_on_devices_with_less_memory_fits_these_or_not(capsys, tmp_path):
         found = json.loads(capsys.readouterr().out)
         assert found["memory_limit_B"] == pytest.approx(limit_GiB * (1 << 30), rel=1e-3)
         assert found["fits"] is (found["peak_memory_B"] <= found["memory_limit_B"])
+
+
+def test_a_front_of_uniform_layouts_has_no_others(capsys, tmp_path):
+    """Its second plan is the best in uniform layouts within so much memory."""
+    common = ("llama2_7b", *SMALL, "--device-num", "8", "--layouts", "uniform", "--out", str(tmp_path))
+    first, second = answer(capsys, "plan", *common, "--pareto")["pareto"][:2]
+    limit_GiB = int(SHRINK * first["peak_memory_B"]) / (1 << 30)
+    alone = answer(capsys, "plan", *common, "--memory-limit", repr(limit_GiB))
+    assert {name: alone[name] for name in list(second)[:-1]} == {name: second[name] for name in list(second)[:-1]}
+    assert len(alone["recompute"]) == second["recompute"]
 
 
 def test_more_recomputed_blocks_than_there_are_are_refused(capsys):

@@ -183,7 +183,8 @@ def _approximated(refused: Mapping[str, list[str]], approximate: bool) -> tuple[
         said = [f"the model zoo has no {'; '.join(lacking)}"] if lacking else []
         said += [f"it is not known what {_some(left[''])} changes"] if "" in left else []
         bounded = [part for part in left if part in NEAREST]
-        way = "give --dim KEY=VALUE where it is to be planned without that"
+        first = next(key for keys in left.values() for key in keys)
+        way = f"give --dim {first}=null where it is to be planned without that"
         if any("model_type" in keys for keys in left.values()):
             way = "plan another network of these sizes, --dim model_type=NAME"
         if bounded and len(bounded) == len(left):

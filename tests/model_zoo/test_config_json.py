@@ -59,6 +59,18 @@ def written(tmp_path: Path, **keys: Any) -> str:
     return str(tmp_path)
 
 
+def test_how_a_file_was_trained_changes_no_network(tmp_path: Path) -> None:
+    flags = {"gradient_checkpointing": False, "bf16": True, "unsloth_version": "2025.1", "_flash_attn_2_enabled": True}
+    assert described_by(tmp_path, QWEN3 | flags) == described_by(tmp_path, QWEN3)
+
+
+def test_a_key_that_is_not_known_is_left_out_as_the_message_says(tmp_path: Path) -> None:
+    folder = Path(written(tmp_path, sparkle=3))
+    with pytest.raises(InputError, match="not known what sparkle changes: give --dim sparkle=null"):
+        read(folder / "config.json")
+    assert read(folder / "config.json", ["sparkle=null"]).config == described_by(tmp_path, QWEN3)
+
+
 @pytest.mark.parametrize("file", sorted(COUNTED.keys() - REFUSED.keys()))
 def test_parameters_are_as_many_as_transformers_counts(file: str) -> None:
     row, config = COUNTED[file], read(FILES / file).config

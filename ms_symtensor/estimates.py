@@ -16,6 +16,7 @@ from ms_symtensor.files.reading import read_json, read_text
 from ms_symtensor.models import Model, asked, is_captured
 from ms_symtensor.search.constraints.request import Request
 from ms_symtensor.strategy.plan import Plan
+from ms_symtensor.streams import notice
 from ms_symtensor.targets.mindspeed.reading import described
 from ms_symtensor.targets.mindspeed.script import options_in
 from ms_symtensor.targets.mindspeed.target import MINDSPEED
@@ -89,6 +90,8 @@ def _priced(options: Mapping[str, Any]) -> Priced:
             f"{options['model']} has no uniform layouts: these are for decoders of the zoo and of a config.json; plan it, and"
             " give --plan DIR"
         )
+    for note in model.notes:
+        notice(note)
     fix, hide = with_overlap(options["fix"], options["hide"] or "")
     options = {**options, "hide": hide}
     wanted, config = limits(fix, []), model.config

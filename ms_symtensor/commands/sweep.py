@@ -4,6 +4,7 @@ import argparse
 
 from ms_symtensor.commands import options
 from ms_symtensor.errors import InputError
+from ms_symtensor.streams import notice
 
 TEXT = "a plan at every point of a grid: devices, clusters, batches, changed numbers of a cluster"
 EXAMPLES = (
@@ -89,7 +90,10 @@ def run(chosen: argparse.Namespace) -> int:
                 f" (based_on: {cluster.name})"
             )
     shared = options_of(chosen)
-    model = asked({**shared, "global_batch_size": every[0].global_batch_size, "seq_length": every[0].seq_length}).name
+    first = asked({**shared, "global_batch_size": every[0].global_batch_size, "seq_length": every[0].seq_length})
+    model = first.name
+    for note in first.notes:
+        notice(note)
     out = chosen.out or Path("sweep") / Path(chosen.model.partition(":")[0]).stem
     jobs = chosen.jobs or os.cpu_count() or 1
     with counted("points", len(every)) as told:

@@ -207,3 +207,15 @@ def test_where_no_uniform_layout_is_left_it_is_said_why(arguments, said, capsys,
     general = ("--layouts=uniform", "--device-num=8", "--memory-limit=20", f"--out={tmp_path}")
     assert main(["plan", *arguments, *general]) == 2
     assert said in capsys.readouterr().err
+
+
+def test_what_is_left_out_of_a_file_is_told_by_every_command(capsys, tmp_path):
+    text = {"model_type": "qwen3_vl_text", "hidden_size": 512, "num_hidden_layers": 2, "num_attention_heads": 4}
+    text |= {"head_dim": 128, "num_key_value_heads": 4, "intermediate_size": 1024, "vocab_size": 4096}
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps({"model_type": "qwen3_vl", "text_config": text, "vision_config": {"depth": 2}}))
+    common = (str(file), "--device-num=2", "--seq-length=128", "--global-batch-size=4")
+    folders = {"estimate": (), "plan": (f"--out={tmp_path / 'plan'}",), "sweep": (f"--out={tmp_path / 'sweep'}",)}
+    for command, out in folders.items():
+        assert main([command, *common, *out]) == 0
+        assert capsys.readouterr().err.count("vision_config is left out") == 1

@@ -53,13 +53,11 @@ def weights_of(config: TransformerConfig, one: Strategy) -> Weights:
     delta, indexer = config.delta, config.indexer
     linear, chooses, keys = 0.0, 0, 0
     if delta is not None:
-        rows = delta.key_heads * (delta.group_size + 2 * delta.group_values) + 2 * delta.value_heads
-        linear = (h * rows + delta.kernel * delta.key_heads * delta.group_size) / one.tp
-        if rank := delta.channel_rank:  # gates and decays of channels come of a narrow vector each
-            wide = delta.key_heads * (delta.key_size + delta.group_values)
-            linear += (
-                2 * h * rank + (rank * wide - h * (delta.key_heads * delta.group_values + delta.value_heads)) / one.tp
-            )
+        values, rank = delta.key_heads * delta.group_values, delta.channel_rank
+        rows = delta.key_heads * delta.group_size + values + delta.value_heads  # what is convolved, the output, beta
+        rows += 0 if rank else values + delta.value_heads  # gates and decays; of channels from a narrow vector each
+        narrow = rank * (delta.key_heads * delta.key_size + values)
+        linear = (h * rows + narrow + delta.kernel * delta.key_heads * delta.group_size) / one.tp + 2 * h * rank
     if indexer is not None and latent is not None:
         chooses, keys = latent.query_rank * indexer.heads * indexer.head_dim, h * (indexer.head_dim + indexer.heads)
     return Weights(

@@ -130,7 +130,7 @@ RULES = {
     "Split": rule(_SPLIT.format("", "axis 0")),
     "SplitWithSize": rule(_SPLIT.format("", "dim 1")),
     "SplitTensor": rule(_SPLIT.format("", "dim 1")),
-    "Slice": rule("... a! ... -> ... 1 ... | a = unlike"),
+    "Slice": rule("@... a! ... -> ... 1 ... | a = unlike"),
     "Concat": rule("*... a! ... -> ... 1 ... | a = axis 0 0"),
     **alike("Stack StackExt", rule("*... -> ... a. ... | a = axis 0 0")),
     **alike("SliceExt PadV3", rule(_RESIZED.format(""))),

@@ -9,7 +9,7 @@ from ms_symtensor.bridge.compiler.node_graph import Node
 from ms_symtensor.errors import CompilerError
 from ms_symtensor.ops.fixed import COLLECTIVES
 from ms_symtensor.program.program import UNKNOWN_B
-from ms_symtensor.tensor.graph import TensorType, flat
+from ms_symtensor.tensor.graph import OpOutput, TensorType, flat
 
 KINDS = COLLECTIVES | {
     "AllGatherV": "AllGatherV",
@@ -59,7 +59,12 @@ def collectives(program: CompiledProgram) -> tuple[CompiledCollective, ...]:
 
 
 def is_backward(node: Node) -> bool:
-    return node.name.startswith("Gradients/")
+    """Whether `node` is of the backward pass. A sum of gradients may have no scope that says so."""
+    names = [
+        node.name,
+        *(source.op for source in flat(node.inputs) if isinstance(source, OpOutput) and node.type == "AddN"),
+    ]
+    return any(name.startswith("Gradients/") for name in names)
 
 
 def is_recomputed(node: Node) -> bool:

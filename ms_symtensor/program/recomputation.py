@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from ms_symtensor.program.program import ParameterPlacement
-from ms_symtensor.program.settings import OptimizerLevel, Recompute, Settings
+from ms_symtensor.program.settings import OptimizerLevel, Recompute, Settings, StagePlan
 from ms_symtensor.tensor.graph import JOINT, Graph, Op
 
 OUTSIDE = ""
@@ -26,6 +26,27 @@ def is_selectable(op: Op) -> bool:
     """Whether a plan can choose for `op` alone whether it is recomputed: it has a primitive inside its block."""
     block = _path(op)
     return bool(block and op.primitive) and op.cell[: len(block)] == block
+
+
+def gathering_communication(ops: Sequence[Op], names: tuple[str, ...]) -> Recompute:
+    """Recomputed are the operators called `names` and the communication of a block with the operators `ops`."""
+    every = tuple(dict.fromkeys(name_in_block(op) for op in ops if op.primitive or op.type == "Cast"))
+    return Recompute(communication=True, kept=tuple(name for name in every if name not in names))
+
+
+def gathering_again(stage: StagePlan, graph: Graph) -> StagePlan:
+    """`stage`, whose blocks that are not recomputed as a whole gather again what other ranks hold."""
+    recomputation = dict(stage.settings.recompute)
+    held = {op.block for op in graph.ops if op.name in stage.strategies}
+    parts: dict[str, list[Op]] = {}
+    for op in graph.ops:
+        if op.block is not None and op.block in held:
+            parts.setdefault(op.block, []).append(op)
+    for block, ops in parts.items():
+        own = recomputation.get(block)
+        if own is None or own.only:
+            recomputation[block] = gathering_communication(ops, own.only if own is not None else ())
+    return replace(stage, settings=replace(stage.settings, recompute=recomputation))
 
 
 def of_part(chosen: Recompute, number: int) -> Recompute | None:

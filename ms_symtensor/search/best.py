@@ -13,7 +13,13 @@ from ms_symtensor.ops.registry import Rule, require_known
 from ms_symtensor.program.gradients import require_loss
 from ms_symtensor.program.one_stage import why_one_stage
 from ms_symtensor.search.certify.certificate import certificate
-from ms_symtensor.search.constraints.obstacle import does_not_fit, nothing_fits, smallest_obstacle, why_not_on_host
+from ms_symtensor.search.constraints.obstacle import (
+    amount,
+    does_not_fit,
+    nothing_fits,
+    smallest_obstacle,
+    why_not_on_host,
+)
 from ms_symtensor.search.constraints.request import Request
 from ms_symtensor.search.fastest import estimates_of, fastest_plan
 from ms_symtensor.search.folded.alternating import merged_request, separated, split_period
@@ -29,6 +35,9 @@ from ms_symtensor.search.stages.screening import WrittenProblems
 from ms_symtensor.strategy.plan import Plan
 from ms_symtensor.tensor.graph import Graph
 
+FURTHER = 4
+"""So often is searched again within less memory, where a plan takes more under its run-time than by the tables (empirical)."""
+
 OF_TABLES = 0.9
 """So much of a gap may be that of the tables (empirical); the price of the programs may be above theirs by the rest."""
 
@@ -41,11 +50,44 @@ def best_plan(of: Network, request: Request, progress: Callable[[str], None] = l
     that is searched. The graph of a plan in micro-batches is that of one of them: `of.graph_at(global_batch_size //
     micro_batch_num)`; of one whose kinds of blocks alternate, that of which it was `joined`. Errors: as of `search.plan.plan`.
     """
+    plan, limit_B = _best_priced(of, request, progress), request.limit_B
+    least_s = plan.prediction.step_time_s / (1 + plan.search.optimality_gap)
+    for _ in range(FURTHER):
+        if plan.prediction.fits:
+            return plan
+        more_B = plan.prediction.peak_memory_B - request.limit_B
+        limit_B -= more_B
+        progress(f"within {amount(max(limit_B, 0))}")
+        plan = _within(of, replace(request, limit_B=limit_B), request, progress)
+        gap = max(plan.search.optimality_gap, plan.prediction.step_time_s / least_s - 1)
+        plan = replace(plan, search=replace(plan.search, optimality_gap=gap))
+    if plan.prediction.fits:
+        return plan
+    raise InfeasibleError(_not_under_runtime(request))
+
+
+def _within(of: Network, less: Request, request: Request, progress: Callable[[str], None]) -> Plan:
+    """The plan of `less`, with what `request` says of its memory: what a run-time keeps beside the programs is left room for."""
+    try:
+        plan = _best_priced(of, less, progress)
+    except InfeasibleError as error:
+        raise InfeasibleError(_not_under_runtime(request)) from error
+    fits = plan.prediction.peak_memory_B <= request.limit_B
+    return replace(plan, prediction=replace(plan.prediction, limit_B=request.limit_B, fits=fits))
+
+
+def _not_under_runtime(request: Request) -> str:
+    return f"{nothing_fits(request)}, with what --runtime {request.runtime.name} keeps of parameters and gradients"
+
+
+def _best_priced(of: Network, request: Request, progress: Callable[[str], None]) -> Plan:
+    """The best plan by the tables, priced as its programs are. That may take more memory, under other run-times than theirs."""
     whole = of.graph_at(request.global_batch_size)
     found = _best(of, merged_request(request, whole), progress)
     together = whole if found.pipeline is None else of.graph_at(request.global_batch_size // found.micro_batch_num)
     plan = split_period(found, together, request.limits)
-    return plan if request.is_trial else as_priced(plan, separated(together), request)
+    is_exact = request.is_trial and request.runtime.stores is None
+    return plan if is_exact else as_priced(plan, separated(together), request)
 
 
 def planned(graph: Graph, request: Request, progress: Callable[[str], None] = lambda _: None) -> Plan:

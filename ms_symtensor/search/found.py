@@ -18,7 +18,7 @@ from ms_symtensor.search.constraints.summary import degrees
 from ms_symtensor.search.fastest import REFINED, fastest_plan, promises_of, promises_of_whole_blocks
 from ms_symtensor.search.folded.folding import unfold
 from ms_symtensor.search.folded.mix import WHOLE
-from ms_symtensor.search.plan_for import plan_for
+from ms_symtensor.search.plan_for import as_run_by, plan_for
 from ms_symtensor.search.selections.levels import SELECTING
 from ms_symtensor.search.space.step_layouts import (
     StepLayout,
@@ -235,8 +235,9 @@ def as_priced(plan: Plan, graph: Graph, request: Request) -> Plan:
     The gap is that of the tables, and what the price is above them; where the price is below, other plans may gain as much, and
     the gap stays as it is. Of what the run-time hides other plans may gain more, as much as it can hide at most.
     """
+    stages = as_run_by(plan, graph, request.runtime)
     found = price_plan(
-        graph, plan.stages, plan.pipeline, request.cluster, request.runtime, known=meanings(graph, request.rules)
+        graph, stages, plan.pipeline, request.cluster, request.runtime, known=meanings(graph, request.rules)
     )
     before, gap = plan.prediction, plan.search.optimality_gap
     ratio = found.step_time_s / before.step_time_s

@@ -9,12 +9,12 @@ from ms_symtensor.cost.plan_price import PlanPrice, price_plan, priced
 from ms_symtensor.cost.runtime import Runtime
 from ms_symtensor.search.constraints.request import Request
 from ms_symtensor.search.constraints.summary import Degrees
-from ms_symtensor.search.plan_for import plan_for
+from ms_symtensor.search.plan_for import as_run_by, plan_for
 from ms_symtensor.strategy.plan import Plan, Prediction, SearchReport
 from ms_symtensor.tensor.graph import Graph
 from ms_symtensor.uniform.folded import folded_bill
 from ms_symtensor.uniform.layout import UniformLayout
-from ms_symtensor.uniform.plan import UniformPlan, gathering_again, uniform_plan
+from ms_symtensor.uniform.plan import UniformPlan, uniform_plan
 from ms_symtensor.uniform.request import as_run, of_micro_batch
 
 METHOD = "uniform layouts, as given"
@@ -43,8 +43,7 @@ def _host_memory_B(network: TransformerConfig, layout: UniformLayout, runtime: R
 
 def reprice(plan: Plan, graph: Graph, cluster: Cluster, runtime: Runtime) -> Prediction:
     """The prediction of `plan` on `cluster` under `runtime`; its limit stays."""
-    gathers_again = runtime.gathers_again and plan.sequence_parallel
-    stages = [gathering_again(stage, graph) for stage in plan.stages] if gathers_again else plan.stages
+    stages = as_run_by(plan, graph, runtime)
     return prediction_of(price_plan(graph, stages, plan.pipeline, cluster, runtime), plan.prediction.limit_B)
 
 

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 
 from model_zoo.builder import build_graph
@@ -12,7 +12,7 @@ from ms_symtensor.errors import InputError
 from ms_symtensor.ops.placement import OpStrategy
 from ms_symtensor.program.meanings import Meanings, meanings
 from ms_symtensor.program.pipeline import Pipeline, runs_of, stages_of_ops
-from ms_symtensor.program.recomputation import name_in_block
+from ms_symtensor.program.recomputation import gathering_communication, name_in_block
 from ms_symtensor.program.settings import Recompute, Settings, StagePlan
 from ms_symtensor.tensor.graph import Graph, Op
 from ms_symtensor.uniform.layout import Degrees, Mark, Selection, UniformLayout
@@ -134,28 +134,7 @@ def _selective(ops: Sequence[Op], chosen: frozenset[Selection]) -> Recompute | N
     names = tuple(dict.fromkeys(map(name_in_block, selected)))
     if Selection.COMMUNICATION not in chosen:
         return Recompute(only=names) if names else None
-    return _gathering_again(ops, names)
-
-
-def _gathering_again(ops: Sequence[Op], names: tuple[str, ...]) -> Recompute:
-    """Recomputed are the operators called `names` and the communication of a block with the operators `ops`."""
-    every = tuple(dict.fromkeys(name_in_block(op) for op in ops if op.primitive or op.type == "Cast"))
-    return Recompute(communication=True, kept=tuple(name for name in every if name not in names))
-
-
-def gathering_again(stage: StagePlan, graph: Graph) -> StagePlan:
-    """`stage`, whose blocks that are not recomputed as a whole gather again what other ranks hold (`Selection.COMMUNICATION`)."""
-    recomputation = dict(stage.settings.recompute)
-    held = {op.block for op in graph.ops if op.name in stage.strategies}
-    parts: dict[str, list[Op]] = {}
-    for op in graph.ops:
-        if op.block is not None and op.block in held:
-            parts.setdefault(op.block, []).append(op)
-    for block, ops in parts.items():
-        own = recomputation.get(block)
-        if own is None or own.only:
-            recomputation[block] = _gathering_again(ops, own.only if own is not None else ())
-    return replace(stage, settings=replace(stage.settings, recompute=recomputation))
+    return gathering_communication(ops, names)
 
 
 _NORM = re.compile(r"/[a-z_]*norm-Norm/[^/]*$")

@@ -167,6 +167,31 @@ def test_a_front_of_uniform_layouts_has_no_others(capsys, tmp_path):
     assert len(alone["recompute"]) == second["recompute"]
 
 
+@pytest.mark.parametrize(("runtime", "pin"), [("megatron", "model_parallel=4"), ("fsdp", "data_parallel=8")])
+def test_a_plan_for_a_run_time_has_its_price_and_fits(runtime, pin, capsys, tmp_path):
+    """Whatever the run-time keeps or gathers beside what MindSpore's graphs do."""
+    common = ("llama2_7b", "--num-layers=4", "--seq-length=2048", "--device-num=8", f"--fix={pin}", "--memory-limit=8")
+    planned = answer(capsys, "plan", *common, f"--runtime={runtime}", f"--out={tmp_path}")
+    priced = answer(capsys, "estimate", "--plan", str(tmp_path))
+    assert planned["fits"] and planned["peak_memory_B"] <= planned["memory_limit_B"] == 8 << 30
+    for name in ("step_time_s", "peak_memory_B", "memory_breakdown_B", "memory_limit_B", "fits"):
+        assert priced[name] == pytest.approx(planned[name], rel=1e-9), name
+
+
+def test_where_nothing_fits_a_run_time_it_is_named(capsys, tmp_path):
+    asked = (
+        "llama2_7b",
+        "--num-layers=4",
+        "--seq-length=512",
+        "--device-num=8",
+        "--fix=data_parallel=8",
+        "--memory-limit=5",
+    )
+    assert main(["plan", *asked, "--runtime=megatron", f"--out={tmp_path}"]) == 2
+    assert "nothing found that fits 5.0 GiB" in (said := capsys.readouterr().err)
+    assert "with what --runtime megatron keeps" in said and "what fits: 16 devices" in said and len(said) < 450
+
+
 def test_more_recomputed_blocks_than_there_are_are_refused(capsys):
     assert main(["estimate", "gpt2_xl", "--device-num=8", "--global-batch-size=8", "--fix=recompute=49"]) == 2
     assert "recompute=49: the network has 48 repeated blocks" in capsys.readouterr().err

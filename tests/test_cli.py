@@ -216,6 +216,14 @@ def test_explain_begins_with_the_costliest_operators(planned: Path, capsys: pyte
     assert "t_op" in whole and whole.startswith(text.partition("Costliest operators")[0])
 
 
+def test_explain_says_where_the_plans_step_is_another(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["plan", "llama2_7b", *SMALL, "--device-num", "8", "--out", str(tmp_path), "--hide", "gradients,weights"]
+    assert main([*asked, "--fix", "data_parallel=8"]) == 0
+    capsys.readouterr()
+    assert main(["explain", str(tmp_path)]) == 0
+    assert "as mindspore_graph runs it" in (text := capsys.readouterr().out) and "of gradients hidden" in text
+
+
 @needs_mindspore
 def test_verify_accepts_the_plan(planned: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["verify", str(planned), "--json", "--rank", "3"]) == 0

@@ -1,5 +1,6 @@
 """What a plan's step is made of, for people: its parts and costliest operators, or the formulas of those asked for."""
 
+import math
 from collections.abc import Sequence
 
 from ms_symtensor.cost.explain import OperatorExplanation, StepExplanation, explain_step
@@ -7,6 +8,7 @@ from ms_symtensor.cost.explanation_text import step_text, to_latex, to_text
 from ms_symtensor.errors import InputError
 from ms_symtensor.report.costliest import costliest_text
 from ms_symtensor.report.explain_stages import stages_explained
+from ms_symtensor.report.text import seconds, size
 from ms_symtensor.strategy.plan import Plan
 from ms_symtensor.tensor.graph import Graph
 from ms_symtensor.tensor.names import short_name
@@ -30,7 +32,7 @@ def explain(plan: Plan, graph: Graph, operator: str | None = None, latex: bool =
     title = f"% {_degrees(plan)}" if latex else _degrees(plan)
     stages = None if plan.pipeline is None else stages_explained(plan, graph, latex)
     if not (latex or every):
-        head = stages if stages is not None else step_text(step)
+        head = stages if stages is not None else "\n".join([step_text(step), *_otherwise(plan, step)])
         return "\n\n".join([title, head, _costliest(step, graph, plan), MORE])
     if stages is None:
         return "\n\n".join([title, to_latex(step) if latex else to_text(step)])
@@ -39,6 +41,17 @@ def explain(plan: Plan, graph: Graph, operator: str | None = None, latex: bool =
 
 def _formulas(chosen: Sequence[OperatorExplanation], latex: bool) -> str:
     return "\n\n".join(to_latex(o) if latex else to_text(o, legend=o is chosen[-1]) for o in chosen)
+
+
+def _otherwise(plan: Plan, step: StepExplanation) -> list[str]:
+    """What the plan says of the step, where that is not the sum over the operators: a run-time hides, fuses or stores some."""
+    said, cost = plan.prediction, step.cost
+    if math.isclose(said.step_time_s, cost.step_time_s) and said.peak_memory_B == cost.peak_memory_B:
+        return []
+    hidden = "".join(f", {seconds(s)} of {part} hidden" for part, s in said.hidden_s.items())
+    return [
+        f"the plan says {seconds(said.step_time_s)} and {size(said.peak_memory_B)}: as {plan.runtime} runs it{hidden}"
+    ]
 
 
 def _costliest(step: StepExplanation, graph: Graph, plan: Plan) -> str:

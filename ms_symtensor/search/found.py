@@ -18,7 +18,7 @@ from ms_symtensor.search.constraints.summary import degrees
 from ms_symtensor.search.fastest import REFINED, fastest_plan, promises_of, promises_of_whole_blocks
 from ms_symtensor.search.folded.folding import unfold
 from ms_symtensor.search.folded.mix import WHOLE
-from ms_symtensor.search.plan_for import as_run_by, plan_for
+from ms_symtensor.search.plan_for import plan_for
 from ms_symtensor.search.selections.levels import SELECTING
 from ms_symtensor.search.space.step_layouts import (
     StepLayout,
@@ -33,6 +33,7 @@ from ms_symtensor.search.stages.estimate import Estimate
 from ms_symtensor.search.stages.materialize import MaterializedPlan, host_memory_B
 from ms_symtensor.search.stages.network import Network
 from ms_symtensor.search.stages.screening import NOTHING, ScreeningResult, WrittenProblems, screen
+from ms_symtensor.strategy.as_run import as_run_by
 from ms_symtensor.strategy.considered import Considered
 from ms_symtensor.strategy.plan import Plan, Prediction, SearchReport
 from ms_symtensor.strategy.stages import pipeline_stages

@@ -3,21 +3,12 @@
 from collections.abc import Sequence
 
 from ms_symtensor.cluster.load import is_known
-from ms_symtensor.cost.runtime import Runtime
 from ms_symtensor.program.pipeline import Pipeline
-from ms_symtensor.program.recomputation import gathering_again
 from ms_symtensor.program.settings import StagePlan
 from ms_symtensor.search.constraints.request import Request
 from ms_symtensor.search.constraints.summary import Degrees
 from ms_symtensor.strategy.plan import Plan, Prediction, SearchReport
 from ms_symtensor.tensor.graph import Graph
-
-
-def as_run_by(plan: Plan, graph: Graph, runtime: Runtime) -> tuple[StagePlan, ...]:
-    """The stages of `plan` for `graph` as `runtime` runs them: some gather tokens again that other ranks hold."""
-    if not (runtime.gathers_again and plan.sequence_parallel):
-        return plan.stages
-    return tuple(gathering_again(stage, graph) for stage in plan.stages)
 
 
 def plan_for(

@@ -19,6 +19,7 @@ from ms_symtensor.report.rates import rates
 from ms_symtensor.report.recomputation import in_short
 from ms_symtensor.search.constraints.request import Request
 from ms_symtensor.search.possible import require_devices
+from ms_symtensor.strategy.as_run import as_run_by
 from ms_symtensor.strategy.plan import Plan
 from ms_symtensor.sweep.elasticities import elasticities
 from ms_symtensor.sweep.parameters import changed, value_at
@@ -72,7 +73,7 @@ def row_of(point: Point, options: Mapping[str, Any]) -> Row:
 
 def _figures(plan: Plan, graph: Graph, cluster: Cluster, cost_per_hour: float | None) -> Row:
     runtime = runtime_of(plan.runtime, plan.hide)
-    bill = plan_bill(graph, plan.stages, plan.pipeline, fuses=runtime.fuses)
+    bill = plan_bill(graph, as_run_by(plan, graph, runtime), plan.pipeline, fuses=runtime.fuses)
     rate, found = rates(plan, graph), elasticities(bill, cluster, runtime)
     tokens_s = rate["tokens_per_s_device"]
     power_W, cost = cluster.device.power_W, cost_per_hour or cluster.device.cost_per_hour

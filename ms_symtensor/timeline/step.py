@@ -14,6 +14,7 @@ from ms_symtensor.program.meanings import Meanings, meanings
 from ms_symtensor.program.program import Program
 from ms_symtensor.program.schedule import PipelineSchedule
 from ms_symtensor.program.stage_program import StageProgram
+from ms_symtensor.strategy.as_run import as_run_by
 from ms_symtensor.strategy.plan import Plan
 from ms_symtensor.tensor.graph import Graph
 from ms_symtensor.timeline.memory import StageMemory, stage_memory
@@ -55,8 +56,9 @@ def step_of(plan: Plan, graph: Graph) -> Step:
         InputError: if this version prices the plan's step or peak at something else than the plan says.
     """
     runtime, cluster, known = runtime_of(plan.runtime, plan.hide), plan.planned_for, meanings(graph)
-    programs = programs_of(graph, plan.stages, plan.pipeline, known)
-    bill = plan_bill(graph, plan.stages, plan.pipeline, known, programs, runtime.fuses)
+    stages = as_run_by(plan, graph, runtime)
+    programs = programs_of(graph, stages, plan.pipeline, known)
+    bill = plan_bill(graph, stages, plan.pipeline, known, programs, runtime.fuses)
     price, seconds = priced(bill, cluster, runtime), tuple(seconds_of_stages(bill, cluster, runtime))
     _require_same(plan, price)
     schedule = PipelineSchedule(plan.micro_batch_num, plan.pp_interleave_num, plan.pipeline_scheduler)
@@ -64,7 +66,7 @@ def step_of(plan: Plan, graph: Graph) -> Step:
     written = [fused_program(graph, program, known, runtime.fuses) for program in programs]
     operators = tuple(
         node_times(Written.of(graph, stage, one, known, runtime.fuses), plan.planned_for)
-        for stage, one in zip(plan.stages, written, strict=True)
+        for stage, one in zip(stages, written, strict=True)
     )
     memory = tuple(
         stage_memory(graph, program, of_stage, timeline.stages[number], operators[number])

@@ -9,7 +9,8 @@ from ms_symtensor.cost.plan_price import PlanPrice, price_plan, priced
 from ms_symtensor.cost.runtime import Runtime
 from ms_symtensor.search.constraints.request import Request
 from ms_symtensor.search.constraints.summary import Degrees
-from ms_symtensor.search.plan_for import as_run_by, plan_for
+from ms_symtensor.search.plan_for import plan_for
+from ms_symtensor.strategy.as_run import as_run_by
 from ms_symtensor.strategy.plan import Plan, Prediction, SearchReport
 from ms_symtensor.tensor.graph import Graph
 from ms_symtensor.uniform.folded import folded_bill

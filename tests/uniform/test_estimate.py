@@ -176,6 +176,8 @@ def test_a_plan_for_a_run_time_has_its_price_and_fits(runtime, pin, capsys, tmp_
     assert planned["fits"] and planned["peak_memory_B"] <= planned["memory_limit_B"] == 8 << 30
     for name in ("step_time_s", "peak_memory_B", "memory_breakdown_B", "memory_limit_B", "fits"):
         assert priced[name] == pytest.approx(planned[name], rel=1e-9), name
+    reported = answer(capsys, "report", str(tmp_path))
+    assert reported["step_time_s"] == planned["step_time_s"]
 
 
 def test_where_nothing_fits_a_run_time_it_is_named(capsys, tmp_path):

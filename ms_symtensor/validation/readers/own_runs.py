@@ -6,6 +6,7 @@ from ms_symtensor.cost.runtime import runtime_of
 from ms_symtensor.errors import InputError, SymTensorError
 from ms_symtensor.program.meanings import meanings
 from ms_symtensor.strategy import folder as folders
+from ms_symtensor.strategy.as_run import as_run_by
 from ms_symtensor.strategy.file import check, graph_in, plan_in
 from ms_symtensor.validation.configuration import PlannedRun
 from ms_symtensor.validation.dataset import Case, Form, Measurement, UnusableRowError
@@ -26,7 +27,7 @@ def case(row: Row) -> Case:
         raise row.malformed("plan", f"is no plan: {error}") from error
     runtime, known = runtime_of(plan.runtime, plan.hide), meanings(graph)
     try:
-        bill = plan_bill(graph, plan.stages, plan.pipeline, known, fuses=runtime.fuses)
+        bill = plan_bill(graph, as_run_by(plan, graph, runtime), plan.pipeline, known, fuses=runtime.fuses)
     except SymTensorError as error:
         raise UnusableRowError(str(error)) from error
     tokens, flops = plan.global_batch_size * plan.seq_length, plan.micro_batch_num * model_flops(graph, known)

@@ -107,6 +107,8 @@ def resolve(
     file = None if name in PUBLISHED else file_of(name)
     if file is not None:
         return _described(file, global_batch_size, seq_length, dict(options or {}), dims, approximate)
+    if not is_factory(name) and (Path(name).suffix == ".json" or len(Path(name).parts) > 1) and not Path(name).exists():
+        raise InputError(f"there is no file {name}: check the path")
     if dims or approximate:
         raise InputError(f"--{'dim' if dims else 'approximate'} is for a config.json, not for {name}: leave it out")
     if name in PUBLISHED or "dimensions" in (options or {}):

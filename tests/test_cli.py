@@ -328,6 +328,8 @@ def test_a_file_without_a_function_is_refused(command, tmp_path, capsys):
     ("change", "said"),
     [
         ({"model": "llama9"}, "unknown model 'llama9'"),
+        ({"model": "models/llama9"}, "there is no file models/llama9"),
+        ({"model": "llama9.json", "--dim": "hidden_size=64"}, "there is no file llama9.json"),
         ({"--cluster": "moonbase"}, "moonbase"),
         ({"--device-num": "7"}, "7"),
         ({"--device-num": "0"}, "--device-num is 0"),

@@ -63,7 +63,7 @@ def run(chosen: argparse.Namespace) -> int:
     from ms_symtensor.commands.shared import model_of, remembered, require_cut, require_positive, show_found, warned
     from ms_symtensor.cost.runtime import DEFAULT, runtime_of
     from ms_symtensor.models import is_captured, is_factory, planned
-    from ms_symtensor.report.alternatives import priced
+    from ms_symtensor.report.alternatives import as_run, priced
     from ms_symtensor.report.considered import considered_text
     from ms_symtensor.report.emit import write_plan
     from ms_symtensor.report.pareto import pareto_json, pareto_text
@@ -137,7 +137,12 @@ def run(chosen: argparse.Namespace) -> int:
 
         step("report")
         others = (
-            priced(graph, model.by_hand(found.stage.settings), cluster, request.runtime)
+            priced(
+                graph,
+                as_run(graph, model.by_hand(found.stage.settings), request.runtime),
+                cluster,
+                request.runtime,
+            )
             if found.pipeline is None
             else ()
         )

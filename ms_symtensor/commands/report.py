@@ -23,7 +23,7 @@ def run(chosen: argparse.Namespace) -> int:
     from ms_symtensor.cost.runtime import runtime_of
     from ms_symtensor.files.writing import encoded, write_file
     from ms_symtensor.models import by_hand_of
-    from ms_symtensor.report.alternatives import priced
+    from ms_symtensor.report.alternatives import as_run, priced
     from ms_symtensor.report.html.page import page
     from ms_symtensor.report.plan_report import plan_json
     from ms_symtensor.report.progress import progress
@@ -38,7 +38,9 @@ def run(chosen: argparse.Namespace) -> int:
         step = step_of(plan, graph)
         say("alternatives")
         runtime, is_one = runtime_of(plan.runtime, plan.hide), plan.pipeline is None
-        others = priced(graph, by_hand_of(plan, graph), plan.planned_for, runtime) if is_one else ()
+        others = (
+            priced(graph, as_run(graph, by_hand_of(plan, graph), runtime), plan.planned_for, runtime) if is_one else ()
+        )
         say("page")
         text = page(folder, step, others, str(folder.file.parent))
     trace = trace_of(step)

@@ -16,8 +16,10 @@ from ms_symtensor.program.long_runs import EACH, measure
 from ms_symtensor.program.meanings import Meanings, meanings
 from ms_symtensor.program.partition import partition
 from ms_symtensor.program.program import Program
+from ms_symtensor.program.recomputation import gathering_again
 from ms_symtensor.program.settings import Recompute, StagePlan
 from ms_symtensor.report.text import seconds, size, table
+from ms_symtensor.search.constraints.summary import degrees
 from ms_symtensor.search.folded.alternating import joint_stage, merge_period
 from ms_symtensor.search.folded.folding import Fold, few_blocks, fold, shorten
 from ms_symtensor.strategy.plan import Plan
@@ -56,6 +58,16 @@ def priced(
             continue
         found.append(Alternative(name, cost.step_time_s, cost.peak_memory_B))
     return tuple(sorted(found, key=lambda a: a.step_time_s))
+
+
+def as_run(graph: Graph, stages: Mapping[str, StagePlan], runtime: Runtime) -> dict[str, StagePlan]:
+    """`stages` as `runtime` runs them: with sequence parallelism some gather tokens again that other ranks hold."""
+    if not runtime.gathers_again:
+        return dict(stages)
+    return {
+        name: gathering_again(stage, graph) if degrees(graph, stage).sequence_parallel else stage
+        for name, stage in stages.items()
+    }
 
 
 def _bill(graph: Graph, folded: Fold, stage: StagePlan, known: Meanings, runtime: Runtime) -> PlanBill:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from ms_symtensor.cli import main
+from ms_symtensor.report.text import seconds, size
 from ms_symtensor.search.pareto import SHRINK
 
 
@@ -178,6 +179,17 @@ def test_a_plan_for_a_run_time_has_its_price_and_fits(runtime, pin, capsys, tmp_
         assert priced[name] == pytest.approx(planned[name], rel=1e-9), name
     reported = answer(capsys, "report", str(tmp_path))
     assert reported["step_time_s"] == planned["step_time_s"]
+
+
+def test_alternatives_under_a_run_time_have_the_price_of_estimates(capsys, tmp_path):
+    common = ("llama2_7b", "--num-layers=4", "--seq-length=1024", "--device-num=8", "--runtime=megatron")
+    assert main(["plan", *common, f"--out={tmp_path}"]) == 0
+    shown = capsys.readouterr().out
+    priced = answer(
+        capsys, "estimate", *common, "--fix=data_parallel=2", "--fix=model_parallel=4", "--fix=recompute=none"
+    )
+    row = next(line for line in shown.splitlines() if "data 2 x tensor 4 with sequence parallelism" in line)
+    assert seconds(priced["step_time_s"]) in row and size(priced["peak_memory_B"]) in row
 
 
 def test_where_nothing_fits_a_run_time_it_is_named(capsys, tmp_path):

@@ -115,7 +115,10 @@ def _pass_of(node: Any, micro: int | None) -> Pass | None:
 def _micros(
     nodes: Mapping[str, Any], kind_of: Mapping[str, str], kinds: Mapping[str, Any], numbers: set[int]
 ) -> dict[str, int | None]:
-    """The micro-batch of every node: that of what it receives or sends, of what it reads, or of the first that reads it."""
+    """The micro-batch of every node: that of what it receives or sends, of what it reads, or of the first that reads it.
+
+    MindSpore counts the tags of all programs of a process on, so that the lowest one is that of the first micro-batch.
+    """
     found: dict[str, int | None] = dict.fromkeys(nodes)
     borders: dict[tuple[str, bool], list[int]] = {}
     for name, node in nodes.items():
@@ -124,7 +127,9 @@ def _micros(
             tag = next(attribute.i for attribute in primitive.attribute if attribute.name == "sr_tag")
             found[name] = tag
             borders.setdefault((kind_of[name], node.domain.startswith(_BACKWARD)), []).append(tag)
-    if any(sorted(tags) != sorted(numbers) for tags in borders.values()):
+    shift = min((tag for tags in borders.values() for tag in tags), default=0) - min(numbers)
+    found = {name: None if tag is None else tag - shift for name, tag in found.items()}
+    if any(sorted(tags) != sorted(number + shift for number in numbers) for tags in borders.values()):
         raise ExecutionError(
             "stages exchange more than one tensor for a micro-batch, or a parameter: its passes cannot be put in another order"
         )

@@ -113,7 +113,8 @@ def test_the_command_chooses_both(tmp_path: Path, capsys: pytest.CaptureFixture[
         json.loads(text) for text in (capsys.readouterr().out, (tmp_path / "to_rollout/reshard.json").read_text())
     )
     assert moved["received_B"] == written["received_B"] == found["received_B"] > 0
-    assert moved["time_s"] == pytest.approx(found["time_s"]["reshard_to_the_rollout"])
+    # Of two folders the stored weights are in float32: those that stay where they are need a cast, too.
+    assert 0 < moved["time_s"] - found["time_s"]["reshard_to_the_rollout"] < 0.1 * moved["time_s"]
 
 
 @pytest.mark.parametrize(

@@ -485,6 +485,19 @@ def test_a_reader_that_stops_reading_is_no_error(planned: Path) -> None:
     assert process.returncode == 141
 
 
+def test_a_graph_whose_operator_has_another_output_is_refused(
+    planned: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    graph = json.loads((planned / "graph.json").read_text())
+    changed = [op for op in graph["ops"] if op["type"] == "Mul" and "block" not in op]
+    for op in changed:
+        op["outputs"] *= 2
+    file = tmp_path / "graph.json"
+    file.write_text(json.dumps(graph))
+    said = failure(capsys, "plan", file, "--device-num", "8", "--out", tmp_path / "plan")
+    assert changed and "(Mul) has no output number 2" in said
+
+
 def test_options_that_do_not_fit_a_graph(planned: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     common = ["plan", planned / "graph.json", "--device-num", "8", "--out", tmp_path / "p"]
     assert "--num-layers is for the model zoo" in failure(capsys, *common, "--num-layers", "3")

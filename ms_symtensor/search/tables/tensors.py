@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from ms_symtensor.errors import InputError
 from ms_symtensor.program.gradients import gradient_inputs, gradient_users, is_kept, kept_outputs, sends_gradient
 from ms_symtensor.search.tables.variables import Variable, Variables
 from ms_symtensor.tensor.graph import Constant, Graph, InputRef, Op, OpOutput, ParameterRef, Source
@@ -239,11 +240,18 @@ def is_moved(graph: Graph, known: Variables, source: Source) -> bool:
 
 
 def layouts_at(known: Variables, end: End, shape: tuple[int, ...]) -> tuple[Layout, ...]:
-    """The layout at `end` for every candidate of its variable (one, uncut, for the network's inputs and result)."""
+    """The layout at `end` for every candidate of its variable (one, uncut, for the network's inputs and result).
+
+    Errors: InputError for an output that an operator of its type has not.
+    """
     number, side, position = end
     if number < 0:
         return (Layout((known.pricer.family.device_num,), (-1,) * len(shape), shape),)
     variable: Variable = known.items[number]
-    if side == "out":
-        return tuple(p.outputs[position] for p in variable.placements)
-    return tuple(p.inputs[position] for p in variable.placements)
+    found = [p.outputs if side == "out" else p.inputs for p in variable.placements]
+    if any(position >= len(layouts) for layouts in found):
+        op = variable.op
+        raise InputError(
+            f"{op.name} ({op.type}) has no {side}put number {position + 1}: the graph was changed, capture it again"
+        )
+    return tuple(layouts[position] for layouts in found)

@@ -60,11 +60,8 @@ def collectives(program: CompiledProgram) -> tuple[CompiledCollective, ...]:
 
 def is_backward(node: Node) -> bool:
     """Whether `node` is of the backward pass. A sum of gradients may have no scope that says so."""
-    names = [
-        node.name,
-        *(source.op for source in flat(node.inputs) if isinstance(source, OpOutput) and node.type == "AddN"),
-    ]
-    return any(name.startswith("Gradients/") for name in names)
+    summed = [source.op for source in flat(node.inputs) if isinstance(source, OpOutput)] if node.type == "AddN" else []
+    return any(name.startswith("Gradients/") for name in (node.name, *summed))
 
 
 def is_recomputed(node: Node) -> bool:

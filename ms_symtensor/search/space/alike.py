@@ -19,7 +19,7 @@ def regions(graph: Graph, meanings: Meanings, by_default: Collection[str]) -> Ma
     `by_default` take no strategy, so that they are not among them.
     """
     activations, weights = Counter[str](), Counter[str]()
-    of_weights = set[Source]()
+    of_weights = set[Source]()  # what is made of weights and constants alone
     for op in graph.ops:
         sources = [s for s in graph.tensor_inputs(op) if not isinstance(s, Constant)]
         read = [s for s in sources if isinstance(s, ParameterRef) or s in of_weights]

@@ -50,13 +50,14 @@ OWN = {
 
 
 def environment(version: str) -> Path:
-    """The Python of an environment that has this version, made if need be."""
+    """The Python of an environment that has this version and what `ms_symtensor` needs, made if need be."""
     folder = ROOT / f".venv-mindformers-{version}"
     python = folder / "bin" / "python"
     if not (folder / ".installed").exists():
         subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], check=True)
         install = [str(python), "-m", "pip", "install", "--quiet"]
-        subprocess.run([*install, f"mindspore=={MINDSPORE[version]}", *OWN[version], *NEEDED], check=True)
+        packages = ["--editable", str(ROOT), f"mindspore=={MINDSPORE[version]}", *OWN[version], *NEEDED]
+        subprocess.run([*install, *packages], check=True)
         subprocess.run([*install, "--no-deps", f"mindformers=={version}"], check=True)
         (folder / ".installed").touch()
     return python

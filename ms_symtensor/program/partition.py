@@ -59,7 +59,8 @@ def partition(
     ordered = tuple(nodes[i] for i in schedule(node_steps(nodes), built.kept))
     kept, given, held = (frozenset(tensors) for tensors in (built.kept, built.given, built.held))
     tensors = tuple(built.tensors)
-    return Program(plan.settings.device_num, tensors, ordered, half.parameters, kept, given, held, built.seed)
+    again = frozenset(block for block, chosen in plan.settings.recompute.items() if not chosen.only)
+    return Program(plan.settings.device_num, tensors, ordered, half.parameters, kept, given, held, built.seed, again)
 
 
 def _with_copies(

@@ -116,7 +116,7 @@ class Program:
 
     `kept` are tensors that never count as activations: parameters, inputs, constants, and what only leads to a parameter's
     gradient. `given` are the inputs, `held` the parameters as they are stored, `seed` the gradient of the loss (None where the
-    loss is another stage's).
+    loss is another stage's). `recomputed` are the blocks that are recomputed, but for what they keep.
     """
 
     device_num: int
@@ -127,6 +127,7 @@ class Program:
     given: frozenset[int] = frozenset()
     held: frozenset[int] = frozenset()
     seed: int | None = None
+    recomputed: frozenset[str] = frozenset()
 
     @property
     def is_known(self) -> bool:

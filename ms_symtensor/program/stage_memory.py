@@ -7,8 +7,9 @@ Several micro-batches (`passes`) lie in memory, all of them but one between thei
 with the moment of the one that passes, and, where stages are interleaved, what is still to be sent. Weights in use (gathered, or
 cast) stay for all micro-batches. The gradient of a weight is there until it is added up. Where stages are interleaved, a weight
 that several operators read as it is stored is copied for every micro-batch: MindSpore loads it anew in each (its network is
-inlined late), and puts a TensorMove behind what it loads more than once and reads more than once. Without optimizer sharding
-every micro-batch casts the weights that it reads, too.
+inlined late), and puts a TensorMove behind what it loads more than once and reads more than once. It puts none into blocks that
+are recomputed by `cell.recompute()`, whatever they keep. Without optimizer sharding every micro-batch casts the weights that it
+reads, too.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -169,7 +170,7 @@ def _copies(micro: Program) -> Lives:
     """The weights that a micro-batch copies, as `lives`: from the first reader on, until the last one has read."""
     read: dict[int, list[int]] = {}
     for step, node in enumerate(micro.nodes):
-        if node.role not in (Role.WEIGHT, Role.BORDER):
+        if node.role not in (Role.WEIGHT, Role.BORDER) and node.block not in micro.recomputed:
             for tensor in micro.held.intersection(node.inputs):
                 read.setdefault(tensor, []).append(step)
     return {tensor: (steps[0], steps[-1]) for tensor, steps in read.items() if len(steps) > 1}

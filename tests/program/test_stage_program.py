@@ -10,10 +10,11 @@ from benchmarks.exactness_cases import small_config_of
 from model_zoo.megatron import megatron_strategy
 from ms_symtensor.errors import InvalidStrategyError
 from ms_symtensor.ops.placement import OpStrategy
+from ms_symtensor.program.partition import partition
 from ms_symtensor.program.pipeline import Pipeline, runs_of
 from ms_symtensor.program.program import Phase, Role
 from ms_symtensor.program.schedule import PipelineSchedule
-from ms_symtensor.program.settings import OptimizerLevel, Settings, StagePlan
+from ms_symtensor.program.settings import OptimizerLevel, Recompute, Settings, StagePlan
 from ms_symtensor.program.stage_memory import MicroBatch, micro_batch, stage_activation_peak_B, stage_in_flight
 from ms_symtensor.program.stage_program import StageProgram, partition_stages
 from ms_symtensor.tensor.graph import Constant, Graph, InputRef, Op, OpOutput, Parameter, ParameterRef, TensorType
@@ -157,6 +158,19 @@ def test_weights_of_the_forward_pass_are_dropped_after_the_last_one():
     one = MicroBatch((5, 7, 9), (False, False, True), (None,) * 3, {None: 3}, {None: 10}, {None: 4}, (6, 0, 0), {})
     assert one.peak([(None,)], PipelineSchedule(3).passes(0, 2)).total_B == 10 + 9 + 3
     assert one.peak([(None,)], PipelineSchedule(2).passes(0, 2)).total_B == max(5 + 6 + 4 + 3, 9 + 4 + 3, 7 + 10)
+
+
+@pytest.mark.parametrize(
+    "chosen, copied", [(None, 11), (Recompute(only=("attention.core.flash_attention",)), 11), (Recompute(), 2)]
+)
+def test_micro_batches_copy_weights_of_the_type_in_use_but_in_recomputed_blocks(
+    chosen: Recompute | None, copied: int
+) -> None:
+    recompute = {} if chosen is None else {"layers.0": chosen}
+    graph = small_graph("llama2_7b", num_layers=1, compute_dtype="float32")
+    program = partition(graph, StagePlan({}, Settings(1, recompute=recompute)))
+    found = micro_batch(program, OptimizerLevel.NONE, interleaved=True)
+    assert len(program.held & found.waits.keys()) == copied  # the norm and the head behind the block are two
 
 
 def test_level2_scatters_the_gradient_of_every_use():

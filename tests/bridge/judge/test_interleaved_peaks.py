@@ -58,10 +58,11 @@ def network():
 
 
 @pytest.mark.matrix
-def test_weights_that_are_read_as_they_are_stored_are_copied_for_every_micro_batch(tmp_path):
-    """Half of what such stages of float32 keep."""
+@pytest.mark.parametrize("recompute", ["none", "1", "full"])
+def test_weights_that_are_read_as_they_are_stored_are_copied_for_every_micro_batch(tmp_path, recompute):
+    """Half of what such stages of float32 keep. Recomputed blocks have no copies."""
     (tmp_path / "plain.py").write_text(PLAIN)
-    pins = {"pipeline_stages": 2, "pp_interleave_num": 2, "micro_batch_num": 4}
+    pins = {"pipeline_stages": 2, "pp_interleave_num": 2, "micro_batch_num": 4, "recompute": recompute}
     fixed = [word for name, number in pins.items() for word in ("--fix", f"{name}={number}")]
     network, out = f"{tmp_path / 'plain.py'}:network", str(tmp_path / "plan")
     assert main(["plan", network, "--device-num", "4", *fixed, "--out", out]) == 0

@@ -9,7 +9,7 @@ cast) stay for all micro-batches. The gradient of a weight is there until it is 
 that several operators read as it is stored is copied for every micro-batch: MindSpore loads it anew in each (its network is
 inlined late), and puts a TensorMove behind what it loads more than once and reads more than once. It puts none into blocks that
 are recomputed by `cell.recompute()`, whatever they keep. Without optimizer sharding every micro-batch casts the weights that it
-reads, too.
+reads, too; in such blocks it casts them again for the backward pass.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -143,6 +143,9 @@ def micro_batch(micro: Program, level: OptimizerLevel, interleaved: bool) -> Mic
     used_behind = {t for n, late in zip(micro.nodes, behind, strict=True) if late for t in n.inputs if t in used}
     alive = lives(steps, (micro.kept - frozenset(_passing(micro, level is OptimizerLevel.LEVEL2))) | used)
     alive = {**alive, **(_copies(micro) if interleaved else {})}
+    if casts_each:
+        again = _cast_again(micro, alive, behind)
+        alive, sizes = {**alive, **again}, {**sizes, **{~tensor: size_B for tensor, size_B in sizes.items()}}
     forward = sum(not late for late in behind)
     last_read = {t: step for step, n in enumerate(micro.nodes) for t in n.inputs if t in used - used_behind}
 
@@ -174,6 +177,23 @@ def _copies(micro: Program) -> Lives:
             for tensor in micro.held.intersection(node.inputs):
                 read.setdefault(tensor, []).append(step)
     return {tensor: (steps[0], steps[-1]) for tensor, steps in read.items() if len(steps) > 1}
+
+
+def _cast_again(micro: Program, alive: Lives, behind: Sequence[bool]) -> Lives:
+    """The weights that recomputed blocks cast for the backward pass again: their lives in the forward pass, and, under `~tensor`,
+    those of the second casts.
+    """
+    casts = {t for n in micro.nodes if n.role is Role.WEIGHT and n.block in micro.recomputed for t in n.outputs}
+    read: dict[int, list[int]] = {}
+    for step, node in enumerate(micro.nodes):
+        for tensor in casts.intersection(node.inputs):
+            read.setdefault(tensor, []).append(step)
+    found: dict[int, tuple[int, int]] = {}
+    for tensor, steps in read.items():
+        ahead, late = ([step for step in steps if behind[step] == side] for side in (False, True))
+        if ahead and late:
+            found |= {tensor: (alive[tensor][0], ahead[-1]), ~tensor: (late[0], late[-1])}
+    return found
 
 
 def stage_in_flight(program: StageProgram) -> float:

@@ -173,6 +173,18 @@ def test_micro_batches_copy_weights_of_the_type_in_use_but_in_recomputed_blocks(
     assert len(program.held & found.waits.keys()) == copied  # the norm and the head behind the block are two
 
 
+def test_weights_that_micro_batches_cast_are_cast_again_in_recomputed_blocks():
+    """Seven products of a block, and the head behind it, whose casts wait otherwise."""
+    graph, waiting = small_graph("llama2_7b", num_layers=1), {}
+    for again in (False, True):
+        stage = StagePlan({}, Settings(1, recompute={"layers.0": Recompute()} if again else {}))
+        program = partition(graph, stage)
+        found = micro_batch(program, OptimizerLevel.NONE, interleaved=True)
+        casts = {t for node in program.nodes if node.role is Role.WEIGHT for t in node.outputs}
+        waiting[again] = len(casts & found.waits.keys())
+    assert waiting == {False: 8, True: 1}
+
+
 def test_level2_scatters_the_gradient_of_every_use():
     """DeepSeek's head is used for the next token and the one after it, both on the last stage."""
     counted = {}

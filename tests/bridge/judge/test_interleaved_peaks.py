@@ -23,6 +23,27 @@ def test_peaks_are_those_of_the_compiled_program(tmp_path):
         assert abs(predicted_B / compiled_B - 1) <= 0.01
 
 
+@pytest.mark.matrix
+@pytest.mark.parametrize("recompute, memory", [("2", "58"), ("full", "58"), ("select", "8.2")])
+def test_recomputed_blocks_cast_their_weights_again(tmp_path, recompute, memory):
+    """Without optimizer sharding; of such blocks the casts of every micro-batch would be most of what waits."""
+    pins = {
+        "pipeline_stages": 2,
+        "pp_interleave_num": 2,
+        "micro_batch_num": 2,
+        "model_parallel": 2,
+        "recompute": recompute,
+    }
+    fixed = [word for name, number in pins.items() for word in ("--fix", f"{name}={number}")]
+    size = ["--num-layers", "4", "--seq-length", "4096", "--global-batch-size", "4", "--device-num", "4"]
+    assert main(["plan", "llama2_7b", *size, *fixed, "--memory-limit", memory, "--out", str(tmp_path)]) == 0
+    plan = load(tmp_path)
+    assert any(stage.settings.recompute for stage in plan.stages)
+    for verdict in verify_stages(plan, load_graph(tmp_path)):
+        predicted_B, compiled_B = verdict.comparison.predicted_activations_B, verdict.comparison.compiled_activations_B
+        assert verdict.passed and abs(predicted_B / compiled_B - 1) <= 0.05
+
+
 PLAIN = """
 import mindspore
 from mindspore import nn, ops

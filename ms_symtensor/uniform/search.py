@@ -153,7 +153,7 @@ def _fitting(prices: Prices, rules: Rules, work: float = math.inf) -> _Looked:
     """Errors: those of `best_layout`."""
     request, refused = prices.request, Refused()
     looked = _look(prices, rules, refused, work)
-    if math.isinf(looked.least_s) and math.isinf(looked.least_B):
+    if math.isinf(looked.least_B):
         raise InputError(
             f"no uniform layout on {request.device_num} devices: {refused.reason or _left_by_none(prices, rules)}"
         )

@@ -240,6 +240,16 @@ def test_a_list_gives_a_margin_as_a_number_or_a_text(margin, left, capsys, tmp_p
             ("qwen3_30b_a3b", "--fix=data_parallel=1", "--fix=model_parallel=1", "--fix=pipeline_stages=4"),
             "none has pipeline_stages = 4, data_parallel = 1, model_parallel = 1; leave one of them out",
         ),
+        (
+            (
+                "gpt2_xl",
+                "--num-layers=4",
+                "--fix=data_parallel=4",
+                "--fix=model_parallel=1",
+                "--fix=optimizer_level=level3",
+            ),
+            "MindSpore does not combine optimizer_level level3 with pipeline stages",
+        ),
     ],
 )
 def test_where_no_uniform_layout_is_left_it_is_said_why(arguments, said, capsys, tmp_path) -> None:

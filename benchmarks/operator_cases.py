@@ -440,6 +440,7 @@ CASES: dict[str, Case] = {
     "Gather": Case("ops.Gather()", "op(p0, p1, 0)", _floats((64, 32)) + _tensors("int32", (16,))),
     "Gather rows": Case("ops.Gather()", "op(p0, p1, 0)", _floats((64, 32)) + _tensors("int32", (16, 8))),
     "Gather few rows": Case("ops.Gather()", "op(p0, p1, 0)", _floats((64, 32)) + _tensors("int32", (2, 8))),
+    "Gather of 64-bit indices": Case("ops.Gather()", "op(p0, p1, 0)", _floats((64, 32)) + _tensors("int64", (16, 8))),
     "Gather three dims": Case("ops.Gather()", "op(p0, p1, 0)", _floats((64, 32)) + _tensors("int32", (4, 8, 2))),
     "Gather second dim": Case("ops.Gather()", "op(p0, p1, 1)", _floats((16, 64)) + _tensors("int32", (16,))),
     "Gather middle dim": Case("ops.Gather()", "op(p0, p1, 1)", _floats((8, 16, 32)) + _tensors("int32", (16,))),
@@ -449,7 +450,11 @@ CASES: dict[str, Case] = {
     ),
     "IndexSelect": Case("gen.IndexSelect()", "op(p0, 0, p1)", _MATRIX + _tensors("int32", (8,)), accepts_more=True),
     "GatherD": Case("ops.GatherD()", "op(p0, 1, p1)", _MATRIX + _tensors("int32", (16, 4))),
+    "GatherD of 64-bit indices": Case("ops.GatherD()", "op(p0, 1, p1)", _MATRIX + _tensors("int64", (16, 4))),
     "Embedding": Case("gen.Embedding()", "op(p0, p1, None, None, 2.0, False)", _tensors("int32", (16, 8)) + _floats((64, 32))),
+    "Embedding of 64-bit indices": Case(
+        "gen.Embedding()", "op(p0, p1, None, None, 2.0, False)", _tensors("int64", (16, 8)) + _floats((64, 32))
+    ),
     "SparseGatherV2": Case("ops.SparseGatherV2()", "op(p0, p1, 0)", _floats((64, 32)) + _tensors("int32", (16, 8))),
     "TensorScatterElements": Case(
         "ops.TensorScatterElements(1, 'add')", "op(p0, p1, p2)",
@@ -467,6 +472,7 @@ CASES: dict[str, Case] = {
         for name in _SCATTERS
     },
     "OneHot": Case("ops.OneHot()", f"op(p0, 32, {_ONE_HOT_SCALARS})", _tensors("int32", (16,))),
+    "OneHot of 64-bit indices": Case("ops.OneHot()", f"op(p0, 32, {_ONE_HOT_SCALARS})", _tensors("int64", (16,))),
     "OneHot first axis": Case("ops.OneHot(axis=0)", f"op(p0, 32, {_ONE_HOT_SCALARS})", _tensors("int32", (16,))),
     "OneHot rows": Case("ops.OneHot()", f"op(p0, 32, {_ONE_HOT_SCALARS})", _tensors("int32", (16, 8))),
     "OneHotExt": Case("gen.OneHotExt(-1)", "op(p0, 32, Tensor(1, ms.int64), Tensor(0, ms.int64))", _tensors("int64", (16,))),

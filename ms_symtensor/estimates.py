@@ -84,7 +84,8 @@ def estimates(chosen: argparse.Namespace) -> list[Priced]:
 def _priced(options: Mapping[str, Any]) -> Priced:
     cluster = load_cluster(options["cluster"] or DEFAULT_CLUSTER)
     if not options["device_num"] or options["device_num"] < 1:
-        raise InputError(f"--device-num is {options['device_num']}: give the number of devices")
+        given = "missing" if options["device_num"] is None else options["device_num"]
+        raise InputError(f"--device-num is {given}: give the number of devices")
     if is_captured(options["model"]) or (model := asked(options)).config is None:
         raise InputError(
             f"{options['model']} has no uniform layouts: these are for decoders of the zoo and of a config.json; plan it, and"

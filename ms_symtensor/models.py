@@ -262,7 +262,8 @@ def replanner(plan: Plan, graph: Graph) -> Callable[[Limits, int], Plan]:
                     f"the plan's source says {size} {said}, the plan {number}: one was changed; plan again"
                 )
         replaces = plan.source.get("replace_shard") == "True"
-        model = resolve(name, plan.global_batch_size, plan.seq_length, options, replaces)
+        tokens = None if is_factory(name) else plan.seq_length  # what a factory makes is compared below
+        model = resolve(name, plan.global_batch_size, tokens, options, replaces)
         _require_as_planned(model, plan, graph)
     elif (there := batch_and_sequence(graph)) != (plan.global_batch_size // plan.micro_batch_num, plan.seq_length):
         raise InputError(

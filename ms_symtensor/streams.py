@@ -101,8 +101,9 @@ def logged(verbosity: int) -> None:
 def notice(text: str) -> None:
     """A line for the user beside the output, on the standard error stream; nothing where there is none, or it is full."""
     if sys.stderr is not None:
+        over_progress = "\r\x1b[K" if sys.stderr.isatty() else ""
         with suppress(OSError):
-            print(f"symtensor: {text}", file=sys.stderr, flush=True)
+            print(f"{over_progress}symtensor: {text}", file=sys.stderr, flush=True)
 
 
 def notice_error(error: Exception) -> None:

@@ -343,6 +343,7 @@ def test_a_file_without_a_function_is_refused(command, tmp_path, capsys):
         pytest.param({"--memory-limit": "1.8"}, "what fits: 16 devices", marks=pytest.mark.matrix),
         ({"--memory-limit": "-1"}, "--memory-limit is -1: give a number of GiB above 0"),
         ({"--memory-limit": "0"}, "--memory-limit is 0: "),
+        ({"--memory-limit": "64GB"}, "--memory-limit: is 64GB: give a number of GiB, such as 60"),
         ({"--memory-limit": "1e-12"}, "--memory-limit is 1e-12: "),
         ({"--memory-limit": "inf"}, "--memory-limit is inf: "),
         ({"--memory-limit": "nan"}, "--memory-limit is nan: "),

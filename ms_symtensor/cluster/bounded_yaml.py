@@ -43,7 +43,8 @@ def load_yaml(path: Path, what: str = "cluster file") -> Any:
 
 
 def _no_yaml(where: str, error: yaml.YAMLError) -> InputError:
-    return InputError(f"{where}: not valid YAML ({' '.join(str(error).split())})")
+    said = " ".join(str(error).split()).replace('in "<unicode string>", ', "in ")
+    return InputError(f"{where}: not valid YAML ({said})")
 
 
 def _text(path: Path, where: str, what: str) -> str:

@@ -233,16 +233,16 @@ class _Reader:
         place = where or "the file"
         if not isinstance(content, dict):
             raise self._error(place, f"the entries {', '.join(names)}", content)
-        for name in names:
-            if name not in content:
-                raise InputError(
-                    f"cluster file {self.file}: {place}: entry {name!r} is missing; expected {_hint(name)}"
-                )
         for name in content:
             if name not in (*names, *optional):
                 expected = _nearest(name, (*names, *optional))
                 raise InputError(
                     f"cluster file {self.file}: {place}: unknown entry {_shown(name)}; expected {expected}"
+                )
+        for name in names:
+            if name not in content:
+                raise InputError(
+                    f"cluster file {self.file}: {place}: entry {name!r} is missing; expected {_hint(name)}"
                 )
         return content
 

@@ -59,12 +59,15 @@ def _shards(chosen: argparse.Namespace) -> int:
     from ms_symtensor.bridge.judge.audit import audit
     from ms_symtensor.cluster.load import load as load_cluster
     from ms_symtensor.commands.shared import show_found, warned
+    from ms_symtensor.report.progress import progress
     from ms_symtensor.report.verdict_report import audit_json, audit_text
     from ms_symtensor.search.possible import require_devices
 
     cluster = warned(load_cluster(chosen.cluster))
     require_devices(cluster, chosen.device_num)
     cell, inputs = load_factory(chosen.factory)
-    found = audit(cell, *inputs, device_num=chosen.device_num, cluster=chosen.cluster, rank=chosen.rank or 0)
+    with progress() as step:
+        step("compile")
+        found = audit(cell, *inputs, device_num=chosen.device_num, cluster=chosen.cluster, rank=chosen.rank or 0)
     show_found(chosen, audit_json(found), audit_text(found))
     return 0 if found.verdict.passed else 1

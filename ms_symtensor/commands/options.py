@@ -38,6 +38,14 @@ def path(text: str) -> Path:
     return Path(place(text))
 
 
+def gibibytes(text: str) -> float:
+    """A number of GiB, without a unit."""
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"is {text}: give a number of GiB, such as 60") from None
+
+
 def add_verbose(command: argparse.ArgumentParser, default: int | str) -> None:
     """-v."""
     command.add_argument(
@@ -47,7 +55,7 @@ def add_verbose(command: argparse.ArgumentParser, default: int | str) -> None:
 
 def add_memory(command: argparse.ArgumentParser, margin: str = "5%%, of a given limit nothing") -> None:
     """What a device may hold; `margin` of it is kept free by default."""
-    command.add_argument("--memory-limit", type=float, metavar="GiB", help="of a device (default: the cluster's)")
+    command.add_argument("--memory-limit", type=gibibytes, metavar="GiB", help="of a device (default: the cluster's)")
     command.add_argument(
         "--memory-margin",
         metavar="10%",

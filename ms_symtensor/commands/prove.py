@@ -49,6 +49,7 @@ def run(chosen: argparse.Namespace) -> int:
     from ms_symtensor.bridge.proof.prove import Request, prove_by_hand, prove_plan
     from ms_symtensor.commands.shared import folder_of, require_positive, show_found
     from ms_symtensor.models import is_factory
+    from ms_symtensor.report.progress import progress
     from ms_symtensor.report.proof_report import proof_json, proof_text
     from ms_symtensor.serving.folder import is_served
     from ms_symtensor.strategy.file import graph_in, plan_in
@@ -79,7 +80,9 @@ def run(chosen: argparse.Namespace) -> int:
                 "--ranks shrinks plans; what shard() says by hand is for --device-num devices: leave it out"
             )
         cell, inputs = load_factory(chosen.subject)
-        found = prove_by_hand(cell, inputs, chosen.device_num, request)
+        with progress() as step:
+            step("processes")
+            found = prove_by_hand(cell, inputs, chosen.device_num, request)
     else:
         folder = folder_of(chosen, chosen.subject)
         plan = plan_in(folder, chosen.trust)
@@ -88,7 +91,9 @@ def run(chosen: argparse.Namespace) -> int:
                 f"--device-num {chosen.device_num} is not that of the plan, {plan.device_num}: leave it out"
             )
         request, schedule = _scheduled(folder, plan, request)
-        found = prove_plan(plan, graph_in(folder), request)
+        with progress() as step:
+            step("processes")
+            found = prove_plan(plan, graph_in(folder), request)
         if why := record(folder, PROVED_FILE, without_times(proof_json(found, schedule))):
             notice(why)
     show_found(chosen, proof_json(found, schedule), proof_text(found, schedule))
@@ -99,6 +104,7 @@ def _phases(chosen: argparse.Namespace, request: "Request") -> int:
     """Prefill and decode of a deployment that `serve` wrote."""
     from ms_symtensor.bridge.proof.phases import prove_phases
     from ms_symtensor.commands.shared import show_found
+    from ms_symtensor.report.progress import progress
     from ms_symtensor.report.proof_report import phase_proof_json, phase_proof_text
     from ms_symtensor.serving.folder import plans_of
     from ms_symtensor.strategy.file import plan_in
@@ -107,7 +113,9 @@ def _phases(chosen: argparse.Namespace, request: "Request") -> int:
     if chosen.device_num is not None:
         raise InputError("--device-num is for a factory; a deployment knows its own: leave it out, or give --ranks")
     folders = plans_of(chosen.subject, chosen.edited)
-    found = prove_phases({name: plan_in(folder, chosen.trust) for name, folder in folders.items()}, request)
+    with progress() as step:
+        step("processes")
+        found = prove_phases({name: plan_in(folder, chosen.trust) for name, folder in folders.items()}, request)
     for folder in folders.values():
         if why := record(folder, PROVED_FILE, without_times(phase_proof_json(found))):
             notice(why)

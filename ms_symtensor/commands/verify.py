@@ -35,6 +35,7 @@ def run(chosen: argparse.Namespace) -> int:
     from ms_symtensor.report.blocks_note import blocks_note, fewer_blocks_json, fewer_blocks_note
     from ms_symtensor.report.certificate import certificate_json, certify, with_certificate
     from ms_symtensor.report.plan_report import overlap_json
+    from ms_symtensor.report.progress import progress
     from ms_symtensor.report.stage_report import verdicts_json, verdicts_text
     from ms_symtensor.report.verdict_report import verdict_json, verdict_text
     from ms_symtensor.serving.folder import is_served
@@ -52,12 +53,14 @@ def run(chosen: argparse.Namespace) -> int:
         plan, graph = fewer.plan, fewer.graph
     if note:
         notice(note)
-    if plan.pipeline is not None:
-        verdicts = verify_stages(plan, graph, chosen.rank)
-        passed, data, text = all(one.passed for one in verdicts), verdicts_json(verdicts), verdicts_text(verdicts)
-    else:
-        verdict = verify(plan, graph, chosen.rank or 0)
-        passed, data, text = verdict.passed, verdict_json(verdict), verdict_text(verdict)
+    with progress() as step:
+        step("compile")
+        if plan.pipeline is not None:
+            verdicts = verify_stages(plan, graph, chosen.rank, progress=step)
+            passed, data, text = all(one.passed for one in verdicts), verdicts_json(verdicts), verdicts_text(verdicts)
+        else:
+            verdict = verify(plan, graph, chosen.rank or 0)
+            passed, data, text = verdict.passed, verdict_json(verdict), verdict_text(verdict)
     for name, trust in overlap_json(plan).items():
         notice(f"overlap.{name}: {trust}")
     files = certify(folder, planned, saved)
@@ -74,6 +77,7 @@ def _phases(chosen: argparse.Namespace) -> int:
     from ms_symtensor.bridge.judge.verify import verify
     from ms_symtensor.commands.shared import show_found
     from ms_symtensor.report.certificate import certificate_json, certify, with_certificate
+    from ms_symtensor.report.progress import progress
     from ms_symtensor.report.stage_report import verdicts_json
     from ms_symtensor.report.verdict_report import verdict_json, verdict_text
     from ms_symtensor.serving.folder import plans_of
@@ -87,7 +91,9 @@ def _phases(chosen: argparse.Namespace) -> int:
         if chosen.blocks is not None:
             fewer = fewer_blocks(plan, chosen.blocks, graph)
             plan, graph = fewer.plan, fewer.graph
-        verdict = verify(plan, graph, chosen.rank or 0)
+        with progress() as step:
+            step(f"compile {name}")
+            verdict = verify(plan, graph, chosen.rank or 0)
         files = certify(folder, planned, saved)
         phases[name] = verdict_json(verdict) | certificate_json(files)
         if why := record(folder, VERIFIED_FILE, without_times(phases[name])):

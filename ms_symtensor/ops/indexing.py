@@ -1,6 +1,6 @@
 """Look-ups by index, and their inverse, one-hot vectors."""
 
-from ms_symtensor.ops.quirks import UNDISTRIBUTED, Quirks, embedded, gathered, one_hot, one_hot_ext
+from ms_symtensor.ops.quirks import UNDISTRIBUTED, Quirks, embedded, gathered, looked_up, one_hot
 from ms_symtensor.ops.rule import alike, rule
 
 _SCATTERED = Quirks(instead="write the sum of one-hot vectors of the indices times what is put in")
@@ -20,10 +20,10 @@ RULES = {
             Quirks(adjust=gathered), mesh="b... i... t...",
         ),
     ),
-    "GatherD": rule("@... a ..., @~...% 1 ...% -> + ...% 1 ...% | a = dim 0 0"),
+    "GatherD": rule("@... a ..., @~...% 1 ...% -> + ...% 1 ...% | a = dim 0 0", Quirks(adjust=looked_up)),
     "IndexSelect": rule("t... a! t..., @~i -> t... i t... | a = axis 0 0", Quirks(leading="i"), mesh="i t..."),
     "OneHot": rule(_ONE_HOT, Quirks(lists_output=True, adjust=one_hot)),
-    "OneHotExt": rule(_ONE_HOT, Quirks(lists_output=True, adjust=one_hot_ext)),
+    "OneHotExt": rule(_ONE_HOT, Quirks(lists_output=True, adjust=one_hot)),
     "Embedding": rule(
         "@~i...!, vocabulary width -> + i... width", Quirks(leading="vocabulary", adjust=embedded), scatter="i..."
     ),

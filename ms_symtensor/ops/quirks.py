@@ -114,11 +114,12 @@ def chosen_by_mask(op: OpView, signature: Signature, dims_of: DimsOf) -> Signatu
 
 def gathered(op: OpView, signature: Signature, dims_of: DimsOf) -> Signature:
     """Gather: MindSpore cuts the looked-up dim if it is the first of a table with at most two, and lays out first the devices
-    that are left over then; a partial sum is scattered along the indices without being asked for.
+    that are left over then; a partial sum is scattered along the indices without being asked for. It takes no 64-bit
+    indices there: it subtracts a 32-bit offset from them.
     """
     table, index, (looked_up,) = dims_of("b... t..."), dims_of("b... i..."), dims_of("v")
     others = [d for d in table if d != looked_up]
-    can_cut = looked_up == table[0] and len(table) <= 2 and len(index) > 0
+    can_cut = looked_up == table[0] and len(table) <= 2 and len(index) > 0 and op.inputs[1].dtype != "int64"
 
     def forbids(cuts: Mapping[str, int], device_num: int) -> str | None:
         vocabulary, rows = cuts.get(looked_up, 1), [cuts.get(d, 1) for d in index]
@@ -144,31 +145,35 @@ def gathered(op: OpView, signature: Signature, dims_of: DimsOf) -> Signature:
 
 
 def embedded(op: OpView, signature: Signature, dims_of: DimsOf) -> Signature:
-    """Embedding: its table is cut over all devices or not at all, and a partial sum is scattered without being asked for."""
+    """Embedding: its table is cut over all devices or not at all, and a partial sum is scattered without being asked for. Of
+    64-bit indices its rows stay whole, as of Gather, so that it needs a strategy.
+    """
+    is_wide = op.inputs[0].dtype == "int64"
 
     def forbids(cuts: Mapping[str, int], device_num: int) -> str | None:
         used = cuts.get("vocabulary", 1) * cuts.get("width", 1)
         return None if used in (1, device_num) else "the table of Embedding is cut over all devices or not at all"
 
     def rejects(device_num: int) -> bool:
-        return op.inputs[0].shape[0] % device_num != 0
+        return is_wide or op.inputs[0].shape[0] % device_num != 0
 
     return replace(
-        signature, forbids=forbids, implicit_reduce_scatter=True, needs_strategy=rejects if op.inputs[0].shape else None
-    )
+        signature, fixed=signature.fixed | ({"vocabulary"} if is_wide else set()), forbids=forbids, implicit_reduce_scatter=True,
+        needs_strategy=rejects if op.inputs[0].shape else None,
+    )  # fmt: skip
 
 
 def one_hot(op: OpView, signature: Signature, dims_of: DimsOf) -> Signature:
-    """OneHot: of indices with several dims MindSpore cuts the first alone."""
-    rank = len(op.inputs[0].shape)
-    whole = frozenset({*signature.mesh} - {"i0"}) if rank > 1 else frozenset()
-    return replace(signature, fixed=whole, leading=signature.outputs[0][0])
+    """OneHot, OneHotExt: of indices with several dims MindSpore cuts the first alone, of 64-bit ones never the vectors."""
+    whole = {*signature.mesh} - {"i0"} if len(op.inputs[0].shape) > 1 else set[str]()
+    if op.inputs[0].dtype == "int64":
+        whole.add("depth")
+    return replace(signature, fixed=frozenset(whole), leading=signature.outputs[0][0])
 
 
-def one_hot_ext(op: OpView, signature: Signature, dims_of: DimsOf) -> Signature:
-    """As OneHot, but of 64-bit indices the vectors stay whole: MindSpore's replacement graph for a cut does not take these."""
-    found = one_hot(op, signature, dims_of)
-    return replace(found, fixed=found.fixed | {"depth"}) if op.inputs[0].dtype == "int64" else found
+def looked_up(op: OpView, signature: Signature, dims_of: DimsOf) -> Signature:
+    """GatherD: of 64-bit indices the looked-up dim stays whole, as of Gather."""
+    return replace(signature, fixed=signature.fixed | {*dims_of("a")}) if op.inputs[1].dtype == "int64" else signature
 
 
 def attended(op: OpView, signature: Signature, dims_of: DimsOf) -> Signature:

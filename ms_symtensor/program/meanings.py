@@ -64,6 +64,11 @@ def default_strategy(seen: OpView, sig: Signature, device_num: int) -> OpStrateg
     Errors: InvalidStrategyError where MindSpore rejects the operator without a strategy.
     """
     if sig.needs_strategy is not None and sig.needs_strategy(device_num):
+        if seen.type == "Embedding" and seen.inputs[0].dtype == "int64":
+            raise InvalidStrategyError(
+                f"{seen.name} (Embedding) has no primitive of its own, so that MindSpore cuts its table by rows, which it rejects"
+                f" for 64-bit indices: make them int32, or {remedy(seen.type)}"
+            )
         if seen.type == "Embedding":
             raise InvalidStrategyError(
                 f"{seen.name} (Embedding) has no primitive of its own, so that MindSpore cuts its table as it likes, which it"

@@ -3,14 +3,16 @@
 from collections import Counter
 
 from ms_symtensor.ops.registry import signatures
+from ms_symtensor.ops.signature import view
 from ms_symtensor.tensor.graph import Graph, Op
 
 SHOWN = 5
 """So many names are shown."""
+_LOOK_UPS = frozenset({"Gather", "SparseGatherV2", "Embedding", "GatherD", "OneHot", "OneHotExt"})
 
 
 def bound_operators_text(graph: Graph) -> str:
-    """Functional operators, and those that share a primitive; nothing where there are none."""
+    """Functional operators, those that share a primitive, and look-ups by 64-bit indices; nothing where there are none."""
     lines = []
     known = signatures(graph)
     ops = [op for op in graph.ops if op.body is None and known[op.name][1].shardable]
@@ -26,6 +28,12 @@ def bound_operators_text(graph: Graph) -> str:
         lines.append(
             "  One primitive has one strategy, whatever operators it is used for; with one for each they could differ:"
             f" {_some(names)}"
+        )
+    wide = [op.name for op in ops if op.type in _LOOK_UPS and any(t.dtype == "int64" for t in view(graph, op).inputs)]
+    if wide:
+        lines.append(
+            "  MindSpore cuts what is looked up, as the rows of a table, for 32-bit indices alone; of int64 are those of"
+            f" {_some(wide)}"
         )
     return "\n".join(["Bound by how the network is written", *lines]) if lines else ""
 

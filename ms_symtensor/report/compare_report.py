@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from ms_symtensor.measured.comparison import Comparison, Pair
+from ms_symtensor.report.rates import rate_unit
 from ms_symtensor.report.text import seconds, size, table
 
 HEAD = ("predicted", "measured", "ratio")
@@ -48,7 +49,7 @@ def _tables(found: Comparison) -> Iterator[str]:
     each = _each(found.tokens_per_s, found.plan.device_num)
     rows = [
         _row("step", found.step, seconds),
-        _row("tokens/s", found.tokens_per_s, _count),
+        _row(rate_unit(found.plan), found.tokens_per_s, _count),
         _row("per device", each, _count),
     ]
     yield table([*rows, *_memory(found)], ("", *HEAD), right=(1, 2, 3))

@@ -25,7 +25,7 @@ def estimate_text(plan: Plan, graph: Graph) -> str:
     warned = (
         [f"  the peak is within {100 * KEPT_FREE:g} % of the limit: predictions are off by so much"] if is_near else []
     )
-    return "\n\n".join([headline(plan), rates_text(rates(plan, graph)), times_and_memory(plan), *warned])
+    return "\n\n".join([headline(plan), rates_text(plan, rates(plan, graph)), times_and_memory(plan), *warned])
 
 
 def estimates_text(found: Sequence[tuple[Plan, Graph]]) -> str:

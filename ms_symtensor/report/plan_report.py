@@ -91,7 +91,7 @@ def plan_texts(
     """A plan for people, beside `alternatives`, strategies by hand; `more` stands at the end of both texts."""
     stages = [one for one in programs if isinstance(one, StageProgram)]
     held = f"Pipeline stages (bytes of one rank)\n{stages_text(plan, graph, stages)}" if stages else ""
-    first = [headline(plan), rates_text(rates(plan, graph)), times_and_memory(plan)]
+    first = [headline(plan), rates_text(plan, rates(plan, graph)), times_and_memory(plan)]
     costs = collective_costs(programs[0], plan.planned_for)
     which = "blocks and micro-batches of its stage" if stages else "blocks"
     title = f"Collectives of a step on rank 0, all {which} together\n"

@@ -25,9 +25,14 @@ def rates(plan: Plan, graph: Graph) -> Mapping[str, float]:
     }
 
 
-def rates_text(found: Mapping[str, float]) -> str:
-    """The rates on one line."""
+def rate_unit(plan: Plan) -> str:
+    """Of what the rates of `plan` are: tokens, or samples where these have no tokens."""
+    return "samples/s" if plan.seq_length == 1 else "tokens/s"
+
+
+def rates_text(plan: Plan, found: Mapping[str, float]) -> str:
+    """The rates of `plan` on one line."""
     return (
-        f"  {found['tokens_per_s_device']:,.0f} tokens/s, {found['tflops_device']:.1f} TFLOP/s a device,"
+        f"  {found['tokens_per_s_device']:,.0f} {rate_unit(plan)}, {found['tflops_device']:.1f} TFLOP/s a device,"
         f" MFU {100 * found['mfu']:.1f} %"
     )

@@ -3,16 +3,19 @@
 import dataclasses
 import json
 import os
+import signal
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from multiprocessing import get_context
+from contextlib import contextmanager
+from multiprocessing import active_children, get_context, resource_tracker
 from pathlib import Path
 from typing import Any
 
 from ms_symtensor.cluster.content import to_content
 from ms_symtensor.files.writing import write_file
+from ms_symtensor.interrupts import interruptible
 from ms_symtensor.strategy import digest
 from ms_symtensor.sweep.points import Point
 from ms_symtensor.sweep.run import Row, cluster_of, row_of
@@ -61,16 +64,33 @@ def rows(
     elif missing:
         own, context = (os.getpid(),), get_context("spawn")
         with ProcessPoolExecutor(min(jobs, len(missing)), context, initializer=_end_with, initargs=own) as pool:
-            begun = {pool.submit(row_of, point, dict(options)): file for file, point in missing.items()}
             try:
+                with _begun_without_interrupts():
+                    begun = {pool.submit(row_of, point, dict(options)): file for file, point in missing.items()}
                 for future in as_completed(begun):
                     found[begun[future]] = _kept(begun[future], future.result())
                     done += 1
                     progress(done, known)
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
+                for process in active_children():
+                    process.terminate()
                 raise
     return [found[file] for file in files], known
+
+
+@contextmanager
+def _begun_without_interrupts() -> Iterator[None]:
+    """Processes that are begun here take no Ctrl-C, of which each would print where it was; their parent, which hears of it
+    afterwards, ends them.
+    """
+    resource_tracker.ensure_running()  # it would be begun with the first process, and let signals in again
+    with interruptible(at_once=False):
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            yield
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _end_with(parent: int) -> None:

@@ -107,6 +107,13 @@ def test_an_entry_that_a_file_may_leave_out(tmp_path):
     assert load(write(tmp_path, changed(["device", "attention_head_dim"], ...))).device.attention_head_dim == 0
 
 
+def test_a_misspelt_entry_is_named_and_not_the_one_that_it_replaced(tmp_path):
+    content = copy.deepcopy(A2)
+    content["device"]["hbm_useable_B"] = content["device"].pop("hbm_usable_B")
+    with pytest.raises(InputError, match="device: unknown entry 'hbm_useable_B'; expected hbm_usable_B"):
+        load(write(tmp_path, content))
+
+
 def changed(path, value):
     """A2's file with the entry at `path` set to `value`, or removed if `value` is Ellipsis."""
     content = copy.deepcopy(A2)

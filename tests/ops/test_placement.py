@@ -111,6 +111,21 @@ def test_one_hot_lists_its_output_and_its_scalars():
     assert found.partial is None
 
 
+@pytest.mark.parametrize(
+    ("kind", "types", "arguments", "strategy"),
+    [
+        ("Gather", "float32[64, 32], {}[16] -> float32[16, 32]", (0,), ((8, 1), (1,))),
+        ("GatherD", "float32[16, 32], {}[16, 4] -> float32[16, 4]", (1,), ((1, 8), (1, 1))),
+        ("OneHot", "{}[16], float32[], float32[] -> float32[16, 32]", (32, -1), ((1, 8), (), ())),
+    ],
+)
+def test_what_is_looked_up_is_cut_for_32_bit_indices_alone(kind, types, arguments, strategy):
+    narrow, wide = (make(kind, types.format(dtype), *arguments) for dtype in ("int32", "int64"))
+    assert 8 in cuts_of(narrow, signature(narrow), OpStrategy(strategy), 8).values()
+    with pytest.raises(InvalidStrategyError, match="must stay whole is cut by 8"):
+        cuts_of(wide, signature(wide), OpStrategy(strategy), 8)
+
+
 def test_a_strategy_names_dims_of_size_one_too():
     op = make("OneHot", "int32[1], float32[], float32[] -> float32[1, 32]", 32, -1)
     assert cuts_of(op, signature(op), OpStrategy(((1, 4), (), ())), 4) == {"depth": 4}

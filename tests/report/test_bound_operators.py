@@ -23,3 +23,10 @@ def test_operators_on_the_fly_and_shared_primitives_are_named():
     assert first == "Bound by how the network is written"
     assert second.startswith("  2 operators are functional") and second.endswith(": 2 Softmax")
     assert "one strategy" in third and "layers.0.transpose (" in third and "layers.1" not in third
+
+
+def test_a_look_up_by_64_bit_indices_is_named():
+    graph = small_graph("llama2_7b")
+    wide = tuple((name, replace(kind, dtype="int64") if "int" in kind.dtype else kind) for name, kind in graph.inputs)
+    _, line = bound_operators_text(replace(graph, inputs=wide)).splitlines()
+    assert "for 32-bit indices alone" in line and "word_embedding" in line

@@ -2,10 +2,12 @@
 
 import csv
 import json
+import os
 import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -113,6 +115,35 @@ def test_a_sweep_that_was_ended_goes_on(out: Path, tmp_path: Path, capsys: pytes
     assert found["resumed"] == len(kept) >= 1
     again = swept(capsys, *arguments)
     assert again["resumed"] == 3 and again["points"] == found["points"]
+
+
+def test_an_interrupted_sweep_ends_at_once_and_quietly(tmp_path: Path) -> None:
+    """Ctrl-C goes to every process of a terminal, also to those that are still being begun."""
+    command = [
+        sys.executable,
+        "-m",
+        "ms_symtensor",
+        "sweep",
+        *SMALL[:-1],
+        "2",
+        "--device-num",
+        "2,4",
+        "--out",
+        str(tmp_path),
+    ]
+    # Where tests run in the background of a shell, SIGINT is ignored: not here.
+    heeding = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    with subprocess.Popen(
+        command, cwd=ROOT, stderr=subprocess.PIPE, text=True, start_new_session=True, preexec_fn=heeding
+    ) as process:
+        assert process.stderr is not None
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+        until = time.monotonic() + 60
+        while not children.read_text() and time.monotonic() < until:
+            time.sleep(0.01)
+        os.killpg(process.pid, signal.SIGINT)
+        assert process.wait(30) == 130
+        assert process.stderr.read() == ""
 
 
 def test_what_is_known_is_not_planned_again(out: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,7 +5,8 @@ import inspect
 import os
 import re
 import sys
-from collections.abc import Mapping
+import traceback
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -144,15 +145,28 @@ def load_factory(place: str) -> Network:
     path, _, name = place.rpartition(":")
     function = _function(Path(path), name, place)
     try:
-        with as_on_ascend():
-            made = function()
+        made = _made(function)
     except (SymTensorError, EndedBySignal):
         raise
     except (Exception, SystemExit) as error:  # anything that the user's own code can raise
         raise InputError(
-            f"{place}, called without arguments, failed ({type(error).__name__}: {_first_line(error)})"
+            f"{place}, called without arguments, failed ({type(error).__name__}: {_first_line(error)}){_where(error, Path(path))}"
         ) from error
     return _network(made, place)
+
+
+def _made(function: Callable[[], Any]) -> Any:
+    """What the factory `function` returns. Weights get values when they are read, so that a network may be larger than the memory
+    of this machine. Where a constructor computes with them, which MindSpore refuses then, the factory runs again with values.
+    """
+    from mindspore.nn.utils import no_init_parameters
+
+    try:
+        with as_on_ascend(), no_init_parameters():
+            return function()
+    except RuntimeError:
+        with as_on_ascend():
+            return function()
 
 
 def run_file(place: str) -> None:
@@ -210,7 +224,9 @@ def _function(path: Path, name: str, place: str) -> Any:
             del sys.modules[module_name]
         if isinstance(error, EndedBySignal):
             raise
-        raise InputError(f"{path} cannot be imported ({type(error).__name__}: {_first_line(error)})") from error
+        raise InputError(
+            f"{path} cannot be imported ({type(error).__name__}: {_first_line(error)}){_where(error, path)}"
+        ) from error
     function = getattr(module, name, None)
     if not callable(function):
         raise InputError(f"{path} has no function {name!r}: {place} must name one that returns (cell, inputs)")
@@ -235,6 +251,14 @@ def _network(made: Any, place: str) -> Network:
         raise InputError(f"{place} returned a {what}: it must return (cell, inputs), a network and a tuple of tensors")
     cell, inputs = made
     return cell, tuple(inputs) if isinstance(inputs, tuple | list) else (inputs,)
+
+
+def _where(error: BaseException, path: Path) -> str:
+    """The last line of the user's own files, those in the folder of `path`, that was run before `error`; "" without one."""
+    folder = path.resolve().parent
+    called = [(Path(frame.filename), frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
+    own = [(file, line) for file, line in called if folder in file.parents and "site-packages" not in file.parts]
+    return f" at {own[-1][0].name}:{own[-1][1]}" if own else ""
 
 
 def _first_line(error: BaseException) -> str:

@@ -17,6 +17,7 @@ from ms_symtensor.bridge.compiler.host import cell_graph_executor, import_mindsp
 from ms_symtensor.bridge.compiler.unchecked import tensors_unchecked
 from ms_symtensor.errors import CompilerError, EndedBySignal, SymTensorError
 from ms_symtensor.garbage_collection import no_garbage_collection
+from ms_symtensor.interrupts import interruptible
 
 _FAILURE_DUMPS = "MS_OM_PATH"  # where MindSpore leaves its analysis of a failure; the current directory otherwise
 _CHATTER = ("[WARNING]", "[INFO]", "[DEBUG]")
@@ -76,6 +77,7 @@ def front_end(cell: Any, inputs: Sequence[Any], purpose: str) -> tuple[Any, dict
         stack.enter_context(tensors_unchecked())
         stack.enter_context(no_garbage_collection())
         log = stack.enter_context(_Log(scratch))
+        stack.enter_context(interruptible())
         full_phase = None
         try:
             full_phase, _ = executor.compile(cell, *inputs, phase=phase, do_convert=False)
@@ -164,7 +166,7 @@ class _Log:
         sys.stderr.flush()
         os.dup2(self._stream, 2)
         os.close(self._stream)
-        if failure is None or not issubclass(failure, CompilerError):
+        if failure is None or not issubclass(failure, CompilerError | KeyboardInterrupt):
             lines = self._text().splitlines(keepends=True)
             sys.stderr.write("".join(line for line in lines if self._shows_warnings or not line.startswith(_CHATTER)))
 

@@ -17,6 +17,7 @@ from typing import Any
 from ms_symtensor.bridge.compiler.ascend_registration import ASCEND, first_line, is_registered, register_ascend
 from ms_symtensor.bridge.compiler.described_ranks import WORLD_GROUP, Cluster
 from ms_symtensor.errors import CompilerError, InputError
+from ms_symtensor.interrupts import interruptible
 from ms_symtensor.search.constraints.checked import whole_number
 
 
@@ -30,7 +31,8 @@ def import_mindspore() -> Any:
             with suppress(ImportError):
                 importlib.import_module("google.protobuf.descriptor")
     try:
-        return importlib.import_module("mindspore")
+        with interruptible(at_once=False):
+            return importlib.import_module("mindspore")
     except ImportError as error:
         raise CompilerError(
             f"MindSpore cannot be imported ({first_line(error)}): capture and verify need it, planning from a saved"

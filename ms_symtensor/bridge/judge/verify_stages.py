@@ -1,7 +1,7 @@
 """Verify a plan of several pipeline stages: one rank of every stage is compiled and compared."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy
@@ -26,11 +26,16 @@ from ms_symtensor.tensor.graph import Graph
 
 
 def verify_stages(
-    plan: Plan, planned: Graph | None = None, rank: int | None = None, rules: Mapping[str, Rule] | None = None
+    plan: Plan,
+    planned: Graph | None = None,
+    rank: int | None = None,
+    rules: Mapping[str, Rule] | None = None,
+    progress: Callable[[str], None] = lambda _: None,
 ) -> tuple[Verdict, ...]:
     """The verdicts on one rank of every stage of `plan`, a pipeline, or on `rank` alone.
 
-    Each stage is seen by another place in it, so that groups of all positions are compared. Errors: as of `verify`.
+    Each stage is seen by another place in it, so that groups of all positions are compared. `progress` is told which rank is
+    compiled. Errors: as of `verify`.
     """
     if plan.pipeline is None:
         raise InputError("the plan has one stage: verify it as such")
@@ -44,7 +49,11 @@ def verify_stages(
     counted = any(factor.count is not None for factor in factors)
     programs = partition_stages(graph, plan.stages, plan.pipeline, rules, counted=counted)
     ranks = [program.ranks[program.stage % len(program.ranks)] for program in programs] if rank is None else [rank]
-    return tuple(judge_rank(cell, inputs, graph, plan, programs, one) for one in ranks)
+    verdicts = list[Verdict]()
+    for one in ranks:
+        progress(f"compile rank {one}, {len(verdicts) + 1} of {len(ranks)}")
+        verdicts.append(judge_rank(cell, inputs, graph, plan, programs, one))
+    return tuple(verdicts)
 
 
 def judge_rank(

@@ -11,9 +11,6 @@ from ms_symtensor.tensor.graph import Graph
 MOST_DEVICES = 1 << 18
 """No cluster is larger, and ranks are listed one by one: a million take minutes (empirical)."""
 
-IMAGE_DIMS = 4
-"""An input of so many dims, or more, is of images, videos or volumes, whose second dim is no sequence."""
-
 
 def whole_number(name: str, value: object) -> int:
     """The positive whole number `value`."""
@@ -44,9 +41,12 @@ def named(name: str, value: object) -> Mapping[str, object]:
 
 
 def batch_and_sequence(graph: Graph) -> tuple[int, int]:
-    """The first two dims of the first input, 1 where there are fewer; the second is 1 of images too."""
-    shape = graph.inputs[0][1].shape if graph.inputs else ()
-    return shape[0] if shape else 1, shape[1] if 1 < len(shape) < IMAGE_DIMS else 1
+    """The first dim of the first input, and the second where that is tokens: of ids, and of one vector for each; else 1."""
+    if not graph.inputs:
+        return 1, 1
+    _, first = graph.inputs[0]
+    has_tokens = len(first.shape) == 3 or (len(first.shape) == 2 and "int" in first.dtype)
+    return first.shape[0] if first.shape else 1, first.shape[1] if has_tokens else 1
 
 
 def require_size_of(graph: Graph, global_batch_size: int, seq_length: int) -> None:

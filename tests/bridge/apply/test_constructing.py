@@ -52,6 +52,33 @@ def uninitialized():
     raise RuntimeError("The Tensor(shape=[1], value=\\n<uninitialized>) is uninitialized.\\nMore")
 
 
+class Table(nn.Cell):
+    def __init__(self):
+        super().__init__()
+        self.rows = nn.Embedding(10**9, 1024)
+
+    def construct(self, ids):
+        return self.rows(ids).mean()
+
+
+class Scaled(nn.Cell):
+    def __init__(self):
+        super().__init__()
+        self.dense = nn.Dense(8, 8, weight_init="ones")
+        self.largest = float(self.dense.weight.max())
+
+    def construct(self, x):
+        return (self.dense(x) * self.largest).mean()
+
+
+def scaled():
+    return Scaled(), (Tensor(np.ones((4, 8), np.float32)),)
+
+
+def four_terabytes():
+    return Table(), (Tensor(np.ones((4, 8), np.int32)),)
+
+
 def without():
     mint.linalg.qr(Tensor(np.eye(3, dtype=np.float32)))
 """
@@ -77,6 +104,16 @@ def test_constants_of_mint_have_their_values(place: str) -> None:
     assert abs(float(cell(x).asnumpy()) - expected) < 1e-6
 
 
+def test_weights_larger_than_this_machine_are_planned(place: str) -> None:
+    cell, inputs = load_factory(f"{place}:four_terabytes")
+    parameters = {parameter.name: parameter.type.size_B for parameter in capture(cell, *inputs).parameters}
+    assert parameters == {"rows.embedding_table": 4 * 1024 * 10**9}
+
+
+def test_a_constructor_that_computes_with_a_weight_has_its_values(place: str) -> None:
+    assert load_factory(f"{place}:scaled")[0].largest == 1
+
+
 def test_what_cannot_be_made_here_is_told_with_the_way_round(place: str) -> None:
     with pytest.raises(
         InputError, match=r"LinalgQr unregistered.*which lacks that kernel: make the constant with numpy"
@@ -85,7 +122,7 @@ def test_what_cannot_be_made_here_is_told_with_the_way_round(place: str) -> None
 
 
 def test_a_tensor_on_several_lines_does_not_end_what_went_wrong(place: str) -> None:
-    with pytest.raises(InputError, match=r"value= <uninitialized>\) is uninitialized\.\)$"):
+    with pytest.raises(InputError, match=r"value= <uninitialized>\) is uninitialized\.\) at constructed\.py:\d+$"):
         load_factory(f"{place}:uninitialized")
 
 

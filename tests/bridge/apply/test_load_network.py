@@ -28,13 +28,16 @@ def place(tmp_path: Path) -> str:
 def test_a_factory_that_ends_the_process_is_no_success(command, place, tmp_path, capsys):
     out = ["--out", str(tmp_path / "plan")] if command == "plan" else []
     assert main([command, place, "--device-num", "2", *out]) == 2
-    assert "called without arguments, failed (SystemExit: 0)" in capsys.readouterr().err
+    assert "called without arguments, failed (SystemExit: 0) at file_that_ends.py:3" in capsys.readouterr().err
 
 
 def test_nor_is_a_file_that_does(place, tmp_path):
     (tmp_path / "file_that_ends.py").write_text("raise SystemExit\n")
     for use in (load_factory, run_file):
-        with pytest.raises(InputError, match=r"file_that_ends\.py cannot be imported \(SystemExit: SystemExit\)"):
+        with pytest.raises(
+            InputError,
+            match=r"ends\.py cannot be imported \(SystemExit: SystemExit\) at file_that_ends\.py:1",
+        ):
             use(place)
 
 

@@ -11,7 +11,8 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "ms_symtensor"
 ROOMS = (
-    "version", "errors", "streams", "files", "garbage_collection", "interrupts", "allocator", "algebra", "tensor", "ops", "program",
+    "version", "errors", "streams", "files", "garbage_collection", "interrupts", "allocator", "algebra", "tensor", "ops",
+    "program",
     "cluster", "cost", "strategy", "reshard", "serving", "search", "uniform", "joint", "targets", "validation", "measured",
     "timeline", "traffic", "scheduling", "bridge", "report", "models", "fit", "arguments", "target_plans", "estimates", "sweep",
     "commands", "command_line", "cli",

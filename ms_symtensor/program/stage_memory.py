@@ -183,7 +183,8 @@ def _cast_again(micro: Program, alive: Lives, behind: Sequence[bool]) -> Lives:
     """The weights that recomputed blocks cast for the backward pass again: their lives in the forward pass, and, under `~tensor`,
     those of the second casts.
     """
-    casts = {t for n in micro.nodes if n.role is Role.WEIGHT and n.block in micro.recomputed for t in n.outputs}
+    made = {t for n in micro.nodes if n.role is Role.WEIGHT and n.block in micro.recomputed for t in n.outputs}
+    casts = made & alive.keys()
     read: dict[int, list[int]] = {}
     for step, node in enumerate(micro.nodes):
         for tensor in casts.intersection(node.inputs):

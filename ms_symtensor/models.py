@@ -262,14 +262,16 @@ def replanner(plan: Plan, graph: Graph) -> Callable[[Limits, int], Plan]:
                     f"the plan's source says {size} {said}, the plan {number}: one was changed; plan again"
                 )
         replaces = plan.source.get("replace_shard") == "True"
-        tokens = None if is_factory(name) else plan.seq_length  # what a factory makes is compared below
-        model = resolve(name, plan.global_batch_size, tokens, options, replaces)
+        length = None if is_factory(name) else plan.seq_length  # what a factory makes is compared below
+        model = resolve(name, plan.global_batch_size, length, options, replaces)
         _require_as_planned(model, plan, graph)
-    elif (there := batch_and_sequence(graph)) != (plan.global_batch_size // plan.micro_batch_num, plan.seq_length):
-        raise InputError(
-            f"the plan says {plan.global_batch_size} samples of {plan.seq_length} in {plan.micro_batch_num} micro-batches, its"
-            f" graph has {there[0]} of {there[1]}: one of them was changed; plan again"
-        )
+    else:
+        batch, tokens = batch_and_sequence(graph)
+        if batch != plan.global_batch_size // plan.micro_batch_num or tokens not in (1, plan.seq_length):
+            raise InputError(
+                f"the plan says {plan.global_batch_size} samples of {plan.seq_length} in {plan.micro_batch_num} micro-batches,"
+                f" its graph has {batch} of {tokens}: one of them was changed; plan again"
+            )
 
     def replanned(limits: Limits, limit_B: int) -> Plan:
         request = Request(

@@ -1,6 +1,6 @@
 """The search over pipeline stages against brute force: random small networks of equal blocks, the whole space of a step.
 
-    python -m benchmarks.brute_force_stages [--cases 200] [--seed 0] [--most 3000] [--select] [--certify] [--lone]
+    python -m benchmarks.brute_force_stages [--cases 200] [--seed 0] [--most 3000] [--select] [--certify] [--lone] [--turns]
 
 Every step that a request allows is written down as the programs of its stages and priced as a whole (`cost.stage_time`,
 `cost.stage_memory`): one, two or four stages (three divide no number of devices on which MindSpore forms groups), one, two or
@@ -12,14 +12,14 @@ network are priced once, several model chunks as one, with what is sent between 
 `plan` must find a step within the gap that it states of the fastest one, also under memory limits between the smallest and the
 fastest step's peak. `--select`: any operators of
 any blocks are recomputed, of two or three blocks on 2 or 4 devices, on one or two stages, always under limits. `--lone`: the
-first block is like no other.
+first block is like no other. `--turns`: two kinds of blocks take turns.
 """
 
 import argparse
 import random
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 from benchmarks.brute_force import SAME, selections, size
@@ -29,6 +29,7 @@ from ms_symtensor.cluster.load import load
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.errors import InfeasibleError
 from ms_symtensor.search.constraints.limits import limits_of
+from ms_symtensor.search.space.undivided import why_whole
 from ms_symtensor.search.stages.network import network
 
 
@@ -89,18 +90,27 @@ def programs(case: Case, recompute: bool, select: bool = False) -> int:
     return total
 
 
-def random_case(draw: random.Random, most: int, recompute: bool, cluster: Cluster, lone: bool = False) -> Case:
-    """A case for which at most `most` programs are priced; half of the requests pin the stages, so that others stay in hand."""
+def random_case(
+    draw: random.Random,
+    most: int,
+    recompute: bool,
+    cluster: Cluster,
+    others: Callable[[int], Collection[int]] = lambda _: (),
+) -> Case:
+    """A case with blocks of another kind as `others` says of so many, for which at most `most` programs are priced; half of the
+    requests pin the stages, so that others stay in hand.
+    """
     while True:
-        equal, device_num, batch = draw.randint(2, 5), draw.choice((2, 4, 4, 8, 8, 16)), draw.choice((2, 4, 8))
-        blocks = equal + lone
-        graph_at = layered_network(draw, blocks, draw.choice((1, 1, 2)), lone)
+        blocks, device_num, batch = draw.randint(2, 5), draw.choice((2, 4, 4, 8, 8, 16)), draw.choice((2, 4, 8))
+        blocks += len(others(blocks))
+        graph_at = layered_network(draw, blocks, draw.choice((1, 1, 2)), others(blocks))
         pinned = draw.choice((None, 2, 4))
         if pinned is not None and (pinned > blocks or device_num % pinned or batch < pinned):
             continue
         limits = limits_of([("pipeline_stages", pinned)] if pinned else [])
-        case = Case(network(graph_at(batch, None), graph_at), blocks, device_num, batch, limits, cluster)
-        if programs(case, recompute) <= most:
+        of = network(graph_at(batch, None), graph_at)
+        case = Case(of, blocks, device_num, batch, limits, cluster)
+        if not why_whole(of.graph_at(batch)) and programs(case, recompute) <= most:
             return case
 
 
@@ -125,15 +135,21 @@ def main() -> int:
     parser.add_argument("--select", action="store_true", help="any operators of few blocks are recomputed")
     parser.add_argument("--certify", action="store_true", help="plans are certified, to a gap of nothing")
     parser.add_argument("--lone", action="store_true", help="the first block is like no other (not with --select)")
+    parser.add_argument("--turns", action="store_true", help="two kinds of blocks take turns (not with --select)")
     parser.add_argument("--first", type=int, default=0, help="the number of the first case")
     chosen = parser.parse_args()
     cluster, start, found, tried = load("atlas_800t_a2"), time.perf_counter(), 0, 0
+
+    def others(blocks: int) -> range:
+        """The numbers of the blocks that are of another kind."""
+        return range(1, blocks, 2) if chosen.turns else range(int(chosen.lone))
+
     for number in range(chosen.first, chosen.first + chosen.cases):
         draw, limited = random.Random(f"{chosen.seed}/{number}"), number % 2 == 1 or chosen.select
         case = (
             selected_case(draw, chosen.most, cluster)
             if chosen.select
-            else random_case(draw, chosen.most, limited, cluster, chosen.lone)
+            else random_case(draw, chosen.most, limited, cluster, others)
         )
         if chosen.certify:
             case = replace(case, certified_gap=0.0)

@@ -2,7 +2,7 @@
 
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 from model_zoo.emitter import Argument, Emitter, Value
@@ -107,10 +107,10 @@ def repeated_network(draw: random.Random, blocks: int, products: int = 2) -> Gra
 
 
 def layered_network(
-    draw: random.Random, blocks: int, products: int, lone: bool = False
+    draw: random.Random, blocks: int, products: int, others: Collection[int] = ()
 ) -> Callable[[int, int | None], Graph]:
     """A network of equal blocks at any batch, with so many of its blocks or all: an embedding or a product, residual blocks with
-    one or two products each, and a sum or another product as the head. `lone`: the first block is like no other.
+    one or two products each, and a sum or another product as the head. `others`: numbers of blocks that are of another kind.
     """
     seq, (width, inner, classes) = draw.choice(LENGTHS), (draw.choice((*WIDTHS, *ODD)) for _ in range(3))
     kind, norm, stored = draw.choice(("SiLU", "Sigmoid")), draw.random() < 0.5, draw.choice((HALF, "float32"))
@@ -126,7 +126,7 @@ def layered_network(
             x = net.matmul(x, width)
         for number in range(layers or blocks):
             with net.emit.cell("layers", "CellList"), net.emit.cell(str(number), "Block"):
-                if lone and not number:
+                if number in others:
                     x = net.matmul(net.unary("Tanh", x), width, stored)
                     continue
                 y = net.norm(x) if norm else x

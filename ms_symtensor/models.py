@@ -22,7 +22,7 @@ from ms_symtensor.search.constraints.checked import batch_and_sequence
 from ms_symtensor.search.constraints.limits import Limits
 from ms_symtensor.search.constraints.request import Request
 from ms_symtensor.search.fixed_pipeline import fixed_pipeline
-from ms_symtensor.search.folded.alternating import merge_period, merged_request, separated
+from ms_symtensor.search.folded.alternating import merge_period, separated
 from ms_symtensor.search.plan import planned as planned_on_one_stage
 from ms_symtensor.search.possible import require_possible
 from ms_symtensor.search.stages.network import network
@@ -209,8 +209,7 @@ def _why_one_batch(model: Model, request: Request, progress: Callable[[str], Non
         return "micro_batch_num=1 is asked for"
     if request.device_num == 1 or model.global_batch_size == 1:
         return "there is one device" if request.device_num == 1 else "there is one sample"
-    together = merge_period(model.graph)
-    require_possible(together, merged_request(request, together))
+    require_possible(merge_period(model.graph), request)
     progress("graph of another batch")
     try:
         scaling = model.captured.scaling()

@@ -19,7 +19,7 @@ from ms_symtensor.cost.node_time import node_times
 from ms_symtensor.cost.parameter import STATES_B, parameter_cost, updating_B
 from ms_symtensor.program.liveness import activation_peak_B
 from ms_symtensor.program.meanings import Meanings, meanings
-from ms_symtensor.program.program import COLLECTIVES, Node, ParameterPlacement, Program
+from ms_symtensor.program.program import COLLECTIVES, ParameterPlacement, Program
 from ms_symtensor.program.settings import StagePlan
 from ms_symtensor.tensor.dtype import size_B
 from ms_symtensor.tensor.graph import Graph, ParameterRef
@@ -123,9 +123,6 @@ def buffers_B(program: Program) -> int:
     return HCCL_BUFFER_B * len(groups)
 
 
-def forward_s(
-    graph: Graph, plan: StagePlan, program: Program, nodes: Iterable[Node], cluster: Cluster, known: Meanings
-) -> list[float]:  # fmt: skip
-    """Seconds of each of `nodes`, of the forward pass of `program`, which is `partition(graph, plan)`: as `price` counts them."""
-    taken = {id(one.node): one.time_s for one in node_times(Written(graph, plan, program, known), cluster)}
-    return [taken.get(id(node), 0.0) for node in nodes]
+def forward_s(graph: Graph, plan: StagePlan, program: Program, cluster: Cluster, known: Meanings) -> dict[int, float]:
+    """Seconds of the nodes of `program`, which is `partition(graph, plan)`, by their places: as `price` counts them."""
+    return {one.position: one.time_s for one in node_times(Written(graph, plan, program, known), cluster)}

@@ -125,6 +125,12 @@ def in_runs(blocks: Sequence[Block], interleave: int) -> list[Sequence[Block]]:
     return [blocks[start:end] for start, end in pairwise(ends)]
 
 
+def stage_by_stage(blocks: Sequence[Block], layers: Sequence[int], interleave: int) -> list[Block]:
+    """The network's `blocks` in the order of the stages that hold so many as `layers` says, model chunk by model chunk."""
+    held = runs_of(dealt(tuple(layers), interleave), interleave)
+    return [blocks[number] for runs in held for run in runs for number in run]
+
+
 def stages_of_ops(graph: Graph, pipeline: Pipeline) -> Mapping[str, frozenset[int]]:
     """The stages that each operator of `graph` stands on, see `runs_of_ops`."""
     of_ops = runs_of_ops(graph, pipeline)

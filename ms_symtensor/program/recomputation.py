@@ -1,25 +1,20 @@
 """What MindSpore computes again in the backward pass, where blocks are recomputed."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 from ms_symtensor.program.program import ParameterPlacement
 from ms_symtensor.program.settings import OptimizerLevel, Recompute, Settings, StagePlan
-from ms_symtensor.tensor.graph import JOINT, Graph, Op
+from ms_symtensor.tensor.graph import Graph, Op
 
 OUTSIDE = ""
 """What stands for a block where operators of none are recomputed, each by itself."""
 
 
 def name_in_block(op: Op) -> str:
-    """The primitive of `op` as its block knows it, behind the number of that block where several are taken for one; the full name
-    of `op` where it has none there or is functional.
-    """
-    if not is_selectable(op):
-        return op.name
-    number = () if op.part is None or op.block is None else (str(op.block.split(JOINT).index(op.part)),)
-    return ".".join((*number, *op.cell[len(_path(op)) :], op.primitive))
+    """The primitive of `op` as its block knows it; the full name of `op` where it has none there or is functional."""
+    return ".".join((*op.cell[len(_path(op)) :], op.primitive)) if is_selectable(op) else op.name
 
 
 def is_selectable(op: Op) -> bool:
@@ -49,37 +44,8 @@ def gathering_again(stage: StagePlan, graph: Graph) -> StagePlan:
     return replace(stage, settings=replace(stage.settings, recompute=recomputation))
 
 
-def of_part(chosen: Recompute, number: int) -> Recompute | None:
-    """What block `number` of several that are taken for one computes again, `chosen` being what the one does; None: nothing."""
-
-    def own(names: tuple[str, ...]) -> tuple[str, ...]:
-        mine = f"{number}."
-        return tuple(name.removeprefix(mine) for name in names if name.startswith(mine))
-
-    only = own(chosen.only)
-    if chosen.only and not only:
-        return None
-    return replace(chosen, kept=own(chosen.kept), kept_communication=own(chosen.kept_communication), only=only)
-
-
-def of_parts(parts: Sequence[Recompute | None]) -> Recompute | None:
-    """What the one block that stands for several computes again, each of which does as `parts` say; None: no mark says so."""
-    some = [part for part in parts if part is not None]
-
-    def joined(names: Callable[[Recompute], tuple[str, ...]]) -> tuple[str, ...]:
-        return tuple(f"{n}.{name}" for n, part in enumerate(parts) if part is not None for name in names(part))
-
-    together = replace(
-        some[0],
-        kept=joined(lambda part: part.kept),
-        kept_communication=joined(lambda part: part.kept_communication),
-        only=joined(lambda part: part.only),
-    )
-    return together if all(of_part(together, number) == part for number, part in enumerate(parts)) else None
-
-
 def _path(op: Op) -> tuple[str, ...]:
-    return () if op.own_block is None else tuple(op.own_block.split("."))
+    return () if op.block is None else tuple(op.block.split("."))
 
 
 @dataclass(frozen=True)
@@ -175,5 +141,5 @@ class RecomputedWork:
             for op in self.graph.ops
             if op.block is not None
             for source in op.results
-            if any(user.own_block != op.own_block for user, _ in users.get(source, ()))
+            if any(user.block != op.block for user, _ in users.get(source, ()))
         )

@@ -88,22 +88,12 @@ class MicroBatch:
 
     def at_each(self, runs: Sequence[Run], every: Iterable[Pass]) -> Iterator[Peak]:
         """What is there at most in each of these passes, in their order; arguments as of `peak`."""
-        held = [self.of_run(run) for run in runs]
-        kept_B = tuple(run.kept_B for run in held)
-        whole_B, behind_B = (self.held_B(of, runs) for of in (self.weights_B, self.weights_behind_B))
-        for one in every:
-            yield Peak(behind_B if one.is_late else whole_B, one.waiting, kept_B, held[one.run].of(one))
+        weights_B, behind_B = (self.held_B(of, runs) for of in (self.weights_B, self.weights_behind_B))
+        yield from peaks([self.of_run(run) for run in runs], weights_B, behind_B, every)
 
     def of_run(self, run: Run) -> Moments:
         """What a micro-batch needs in a model chunk."""
-        before_B = forward_B = last_B = backward_B = 0
-        for block in run:
-            mine = self._moments[block]
-            forward_B = max(forward_B, before_B + mine.forward_B)
-            last_B = max(last_B, before_B + mine.last_B)
-            backward_B = max(backward_B, before_B + mine.backward_B)
-            before_B += mine.kept_B
-        return Moments(before_B, forward_B, last_B, backward_B)
+        return in_a_row(self.moments[block] for block in run)
 
     def held_B(self, of: ByBlock, runs: Sequence[Run]) -> int:
         """The sum of bytes over the blocks of `runs`, and what is outside of blocks."""
@@ -111,7 +101,7 @@ class MicroBatch:
         return inside + of.get(None, 0)
 
     @cached_property
-    def _moments(self) -> Mapping[str | None, Moments]:
+    def moments(self) -> Mapping[str | None, Moments]:
         """What a micro-batch needs in every block, without what those before it keep."""
         found: dict[str | None, Moments] = {}
         before_B = 0
@@ -126,6 +116,24 @@ class MicroBatch:
             )
             before_B += found[block].kept_B
         return found
+
+
+def in_a_row(blocks: Iterable[Moments]) -> Moments:
+    """What a micro-batch needs in `blocks` that follow each other."""
+    before_B = forward_B = last_B = backward_B = 0
+    for one in blocks:
+        forward_B = max(forward_B, before_B + one.forward_B)
+        last_B = max(last_B, before_B + one.last_B)
+        backward_B = max(backward_B, before_B + one.backward_B)
+        before_B += one.kept_B
+    return Moments(before_B, forward_B, last_B, backward_B)
+
+
+def peaks(runs: Sequence[Moments], weights_B: int, weights_behind_B: int, every: Iterable[Pass]) -> Iterator[Peak]:
+    """What is there at most in each of these passes, in their order, on a stage of such `runs`; weights as of `MicroBatch`."""
+    kept_B = tuple(run.kept_B for run in runs)
+    for one in every:
+        yield Peak(weights_behind_B if one.is_late else weights_B, one.waiting, kept_B, runs[one.run].of(one))
 
 
 def micro_batch(micro: Program, level: OptimizerLevel, interleaved: bool) -> MicroBatch:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from itertools import groupby, islice
+from itertools import accumulate, groupby, pairwise
 
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.cost.bill import Written, bill_of
@@ -20,8 +20,9 @@ from ms_symtensor.program.recomputation import gathering_again
 from ms_symtensor.program.settings import Recompute, StagePlan
 from ms_symtensor.report.text import seconds, size, table
 from ms_symtensor.search.constraints.summary import degrees
-from ms_symtensor.search.folded.alternating import joint_stage, merge_period
-from ms_symtensor.search.folded.folding import Fold, few_blocks, fold, shorten
+from ms_symtensor.search.folded.alternating import merge_period
+from ms_symtensor.search.folded.folding import fold, shorten
+from ms_symtensor.search.space.undivided import why_whole
 from ms_symtensor.strategy.plan import Plan
 from ms_symtensor.tensor.graph import Graph
 from ms_symtensor.uniform.folded import parameters_of
@@ -45,14 +46,9 @@ def priced(
     """
     found, known, under = [], meanings(graph), runtime or load(DEFAULT)
     together = merge_period(graph)
-    of_graph, of_together = fold(graph), fold(together)
     for name, stage in stages.items():
-        joint = joint_stage(stage, together)
         try:
-            if joint is None:
-                bill = _bill(graph, of_graph, stage, known, under)
-            else:
-                bill = _bill(together, of_together, joint, known, under)
+            bill = _bill(together, stage, known, under)
             cost = plan_price(bill, cluster, under)
         except InvalidStrategyError:
             continue
@@ -70,30 +66,32 @@ def as_run(graph: Graph, stages: Mapping[str, StagePlan], runtime: Runtime) -> d
     }
 
 
-def _bill(graph: Graph, folded: Fold, stage: StagePlan, known: Meanings, runtime: Runtime) -> PlanBill:
-    """The bill of a step of `stage`: of every run of blocks that are alike few are written (`program.long_runs`)."""
-    order = {name: place for place, name in enumerate(graph.blocks)}
-    segments, names = list[tuple[tuple[str, ...], int]](), set(order)
+def _bill(graph: Graph, stage: StagePlan, known: Meanings, runtime: Runtime) -> PlanBill:
+    """The bill of a step of `stage`: of every run of periods that are alike few are written (`program.long_runs`)."""
+    folded = fold(graph)
+    segments, written = list[tuple[tuple[tuple[str, ...], ...], int]](), list[int]()
     recompute = dict[str, Recompute]()
-    for kind in folded.kinds if few_blocks(graph, folded) is not graph else ():
-        left = iter(kind)
-        for chosen, alike in groupby(sorted(kind, key=order.__getitem__), key=stage.settings.recompute.get):
+    for first, last in pairwise(accumulate(() if why_whole(graph) else folded.turns, initial=0)):
+        periods, few = [*zip(*folded.kinds[first:last], strict=True)], 0
+        for chosen, alike in groupby(periods, key=lambda names: [*map(stage.settings.recompute.get, names)]):
             count = len(list(alike))
-            written = tuple(islice(left, min(count, EACH)))
-            segments.append((written, count))
-            recompute |= {} if chosen is None else dict.fromkeys(written, chosen)
-        names -= set(left)
+            names = tuple(periods[few : few + min(count, EACH)])
+            few += len(names)
+            segments.append((names, count))
+            for period in names:
+                recompute |= {name: way for name, way in zip(period, chosen, strict=True) if way is not None}
+        written += [few] * (last - first)
     if not segments:
         return plan_bill(graph, (stage,), known=known, fuses=runtime.fuses)
-    short = shorten(graph, folded, [len(names.intersection(kind)) for kind in folded.kinds])
+    short = shorten(graph, folded, written)
     of_short = {op.name: stage.strategies[op.name] for op in short.ops if op.name in stage.strategies}
     plan = StagePlan(of_short, replace(stage.settings, recompute=recompute))
     program = fused_program(short, partition(short, plan, known=known), known, runtime.fuses)
     assert isinstance(program, Program)
-    times = {written[1]: 1 + count - EACH for written, count in segments if count > EACH}
+    times = {name: 1 + count - EACH for names, count in segments if count > EACH for name in names[1]}
     memory = memory_B(short, plan, program, times)
-    runs = measure(program, [[(name,) for name in written] for written, _ in segments])
-    memory["activations"] += runs.peak_B([count - len(written) for written, count in segments])
+    runs = measure(program, [names for names, _ in segments])
+    memory["activations"] += runs.peak_B([count - len(names) for names, count in segments])
     memory["activations"] -= runs.peak_B([0] * len(segments))
     bill = bill_of(Written(short, plan, program, known, runtime.fuses), times)
     return PlanBill((StageBill(bill, parameters_of(short, program.parameters, times), plan.settings, memory),), None)

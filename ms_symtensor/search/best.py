@@ -22,7 +22,7 @@ from ms_symtensor.search.constraints.obstacle import (
 )
 from ms_symtensor.search.constraints.request import Request
 from ms_symtensor.search.fastest import estimates_of, fastest_plan
-from ms_symtensor.search.folded.alternating import merged_request, separated, split_period
+from ms_symtensor.search.folded.alternating import longest, separated
 from ms_symtensor.search.found import Found, as_priced, plan_of, searched
 from ms_symtensor.search.possible import require_devices, require_possible
 from ms_symtensor.search.selections.selected_stages import selecting
@@ -48,7 +48,7 @@ def best_plan(of: Network, request: Request, progress: Callable[[str], None] = l
 
     Where no block repeats (as few layers may be asked for), or in no order that is known, one stage and the whole batch is all
     that is searched. The graph of a plan in micro-batches is that of one of them: `of.graph_at(global_batch_size //
-    micro_batch_num)`; of one whose kinds of blocks alternate, that of which it was `joined`. Errors: as of `search.plan.plan`.
+    micro_batch_num)`, `separated`. Errors: as of `search.plan.plan`.
     """
     plan, limit_B = _best_priced(of, request, progress), request.limit_B
     least_s = plan.prediction.step_time_s / (1 + plan.search.optimality_gap)
@@ -82,12 +82,12 @@ def _not_under_runtime(request: Request) -> str:
 
 def _best_priced(of: Network, request: Request, progress: Callable[[str], None]) -> Plan:
     """The best plan by the tables, priced as its programs are. That may take more memory, under other run-times than theirs."""
-    whole = of.graph_at(request.global_batch_size)
-    found = _best(of, merged_request(request, whole), progress)
-    together = whole if found.pipeline is None else of.graph_at(request.global_batch_size // found.micro_batch_num)
-    plan = split_period(found, together, request.limits)
+    plan = _best(of, request, progress)
+    graph = of.graph_at(request.global_batch_size // plan.micro_batch_num)
+    if (length := longest(graph)) > 1:
+        plan = _remarked(plan, f"kinds of blocks take turns, every {length} are laid out alike")
     is_exact = request.is_trial and request.runtime.stores is None
-    return plan if is_exact else as_priced(plan, separated(together), request)
+    return plan if is_exact else as_priced(plan, separated(graph), request)
 
 
 def planned(graph: Graph, request: Request, progress: Callable[[str], None] = lambda _: None) -> Plan:

@@ -16,6 +16,7 @@ from ms_symtensor.search.certify.certificate import Certificate
 from ms_symtensor.search.constraints.request import Request
 from ms_symtensor.search.constraints.summary import degrees
 from ms_symtensor.search.fastest import REFINED, fastest_plan, promises_of, promises_of_whole_blocks
+from ms_symtensor.search.folded.alternating import separated
 from ms_symtensor.search.folded.folding import unfold
 from ms_symtensor.search.folded.mix import WHOLE
 from ms_symtensor.search.plan_for import plan_for
@@ -90,7 +91,7 @@ def space_of(network: Network, request: Request) -> tuple[StepLayout, ...]:
         """Whether the network is not to be laid out in micro-batches, over stages or on one."""
         return is_whole or bool(why_one_stage(graph) if has_stages else why_no_accumulation(graph))
 
-    runs_on = limits.interleaves != (1,) and not is_whole and not why_one_run(graph, network.depths)
+    runs_on = limits.interleaves != (1,) and not is_whole and not why_one_run(graph)
     return tuple(
         shape
         for plain in _shapes(network, request, blocks)
@@ -179,7 +180,7 @@ def plan_of(network: Network, request: Request, report: Found) -> Plan:
     assert report.whole is not None
     found, estimate = report.whole, report.whole.estimate
     shape, settings = estimate.shape, found.row.settings
-    graph, short = network.graph_at(shape.batch), network.short(shape.batch)
+    graph, short = separated(network.graph_at(shape.batch)), network.short(shape.batch)
     strategies = unfold(network.class_of, short, found.row.strategies)
     layers = dealt(tuple(stage.blocks for stage in estimate.stages), shape.interleave)
     whole = StagePlan(strategies, replace(settings, recompute=_recompute(network, graph.blocks, found)))
@@ -218,8 +219,8 @@ def _recompute(network: Network, blocks: tuple[str, ...], found: MaterializedPla
     """What the blocks of every stage recompute: the first ones of its model chunks, as many as it recomputes, and the others."""
     stages, interleave = found.estimate.stages, found.estimate.shape.interleave
     held = runs_of(dealt(tuple(stage.blocks for stage in stages), interleave), interleave)
-    kinds = [kind for kind, depth in enumerate(network.depths[1:-1]) for _ in range(depth)]
-    recomputation = {}
+    kinds = found.row.kinds
+    recomputation: dict[str, Recompute] = {}
     for number, (runs, stage) in enumerate(zip(held, stages, strict=True)):
         mix = found.mixes[number] if found.mixes else WHOLE
         for place, block in enumerate(block for run in runs for block in run):

@@ -25,7 +25,6 @@ from ms_symtensor.search.constraints.roles import (
     stream_norms,
     weight_dims,
 )
-from ms_symtensor.search.folded.alternating import longest
 from ms_symtensor.search.folded.folding import fold
 from ms_symtensor.search.folded.places import places
 from ms_symtensor.search.space.alike import regions, why_held_whole
@@ -136,19 +135,16 @@ def _require_names(graph: Graph, classes: Sequence[Sequence[Op]], pin: OperatorP
 def facts_of(graph: Graph, request: Request, parts: int = 1, whole: str = "") -> Facts:
     """The numbers of `request` and of its network, of whose step `graph` is one of so many equal `parts`.
 
-    In `graph` periods of blocks are one (`folded.alternating`). `whole`: why it has neither stages nor micro-batches, where
-    that is known; else the graph tells.
+    `whole`: why it has neither stages nor micro-batches, where that is known; else the graph tells.
     """
     known = meanings(graph, request.rules)
-    depths = places(graph, fold(graph)).depths
     attention = {name: attended(graph, graph.op_by_name[name], sig) for name, (_, sig) in known.items()}
     return Facts(
         device_num=request.device_num,
         max_devices=request.cluster.max_ranks,
         model=request.model or graph.name,
         batch=request.global_batch_size,
-        blocks=sum(depths[1:-1]),
-        together=longest(graph),
+        blocks=len(places(graph, fold(graph)).blocks),
         samples=batch_size(graph, known) * parts or None,
         weights=_cuttable(graph, known, {name: weight_dims(known[name][1]) for name in major_products(graph, known)}),
         experts=_cuttable(graph, known, {name: own_rows(known[name][1]) for name in expert_products(graph, known)}),
@@ -156,7 +152,7 @@ def facts_of(graph: Graph, request: Request, parts: int = 1, whole: str = "") ->
         whole=whole or why_whole(graph),
         one_stage=why_one_stage(graph),
         no_accumulation=why_no_accumulation(graph),
-        one_run=why_one_run(graph, depths),
+        one_run=why_one_run(graph),
     )
 
 

@@ -151,8 +151,7 @@ def obstacle_of(network: Network, found: MaterializedPlan) -> Obstacle:
     stages = found.estimate.stages
     number = max(range(len(stages)), key=lambda n: sum(found.memory_B[n].values()))
     peaks = peaks_of(network, found.row)
-    start = sum(stage.blocks for stage in stages[:number])
-    program = peaks.program_of(start, stages[number])
+    program = peaks.program_of(number, [stage.blocks for stage in stages], stages[number].recomputed)
     memory_B = found.memory_B[number]
     return Obstacle(
         ", ".join(_layout(found)),

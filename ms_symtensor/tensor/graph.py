@@ -118,7 +118,7 @@ class Parameter:
 
 
 JOINT = "+"
-"""Between the names of blocks that a search takes for one."""
+"""Between the names of the blocks of a period."""
 
 
 @dataclass(frozen=True)
@@ -127,8 +127,8 @@ class Op:
 
     `cell` is the path of attribute names from the network to the Python object that owns the primitive and
     `primitive` the attribute under which it stands there; both empty for a functional operator (`x + y`), which
-    cannot be given a strategy. `block` names the instance of a repeated block it belongs to (`"layers.3"`), or is None; where a
-    search takes several blocks for one, it names all of them (`"layers.2+layers.3"`), and `part` that which it is of.
+    cannot be given a strategy. `block` names the instance of a repeated block it belongs to (`"layers.3"`), or is None. Where
+    kinds of blocks take turns and a search lays out each turn alike, `period` names the blocks of one (`"layers.2+layers.3"`).
 
     `body` is what an operator that the user wrote in pieces (`Morph`) does on one device: local shapes, its inputs the
     operator's tensors in order, its collectives with the `ranks` of the group.
@@ -143,15 +143,10 @@ class Op:
     primitive: str = ""
     block: str | None = None
     body: "Graph | None" = None
-    part: str | None = None
+    period: str | None = None
 
     def attribute(self, name: str, default: Attribute = None) -> Attribute:
         return dict(self.attributes).get(name, default)
-
-    @property
-    def own_block(self) -> str | None:
-        """The block that it belongs to in the network, whatever a search takes for one."""
-        return self.part or self.block
 
     @property
     def is_on_the_fly(self) -> bool:

@@ -23,7 +23,7 @@ def short_name(op: Op) -> str:
     number that MindSpore gives it. Operators of blocks that are alike are called alike.
     """
     path = path_of(op)
-    block = tuple(op.own_block.split(".")) if op.own_block else ()
+    block = tuple(op.block.split(".")) if op.block else ()
     depth = len(block)
     # What no cell owns may stand in the scope of another block of the same list.
     beside = not op.primitive and path[: depth - 1] == block[:-1] and "".join(path[depth - 1 : depth]).isdigit()

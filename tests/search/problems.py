@@ -4,7 +4,8 @@ from types import MappingProxyType
 
 import numpy as np
 
-from ms_symtensor.search.folded.folding import few_blocks, fold
+from ms_symtensor.program.long_runs import EACH
+from ms_symtensor.search.folded.folding import fold, shorten
 from ms_symtensor.search.folded.places import occurrences
 from ms_symtensor.search.space.family import Single
 from ms_symtensor.search.tables.pricing import Pricer
@@ -21,7 +22,7 @@ def problem_of_family(graph, cluster, meshes, powers=MappingProxyType({})):
 
 def problem(graph, cluster, mesh):
     """That of `graph` on the devices of `mesh`, with few of its blocks."""
-    return problem_of_family(few_blocks(graph, fold(graph)), cluster, Single(mesh))
+    return problem_of_family(shorten(graph, fold(graph), 2 * EACH), cluster, Single(mesh))
 
 
 def factors(of, parameters, recomputed, price_s_per_B, depths=None):

@@ -128,14 +128,14 @@ def test_kinds_of_blocks_that_stand_in_no_order_are_planned_on_one_stage():
 
 
 def as_its_programs(found, graph):
-    """Whether the step and the peak of a plan on two stages in four micro-batches are those of its programs."""
+    """Whether the step and the peak of a plan on stages are those of its programs."""
     programs = partition_stages(graph, found.stages, found.pipeline)
     seconds = [stage_seconds(program, stage, A2) for program, stage in zip(programs, found.stages, strict=True)]
     peaks_B = [
         sum(stage_memory_B(p.micro, 2, p.scatters_gradients, stage_activation_peak_B(p), {}, {}).values())
         for p in programs
     ]
-    step_s, peak_B = pipelined_step_s(seconds, 4, found.pipeline.interleave), max(peaks_B)
+    step_s, peak_B = pipelined_step_s(seconds, found.micro_batch_num, found.pipeline.interleave), max(peaks_B)
     return found.prediction.step_time_s == pytest.approx(step_s, rel=1e-9) and found.prediction.peak_memory_B == peak_B
 
 
@@ -174,28 +174,29 @@ def test_kinds_of_blocks_that_take_turns_go_on_stages(layers):
     assert short.prediction.step_time_s <= selective.prediction.step_time_s * (1 + 1e-9)
 
 
-def test_blocks_that_take_turns_are_recomputed_together():
-    at = frozen((1, 3, 5, 7))
+@pytest.mark.parametrize(
+    ("layers", "number", "stages"), [((1, 3, 5, 7), 3, 2), ((2, 5), 7, 1), ((2, 5), 3, 2)], ids=str
+)
+def test_any_number_of_blocks_that_take_turns_is_recomputed(layers, number, stages):
+    at = frozen(layers)
     of = network(at(16, None), at)
-    pins = [("pipeline_stages", 2), ("recompute", 4)]
+    pins = [("pipeline_stages", stages), ("recompute", number)]
     found = best_plan(of, replace(REQUEST, limits=limits_of(pins)))
-    assert sum(len(stage.settings.recompute) for stage in found.stages) == 4 and found.fixed["recompute"] == "4"
-    with pytest.raises(InputError, match="recompute=3: kinds of blocks take turns in .* 2 of them .*; give a multiple"):
-        best_plan(of, replace(REQUEST, limits=limits_of([("recompute", 3)])))
-    with pytest.raises(InputError, match="recompute=9: the network has 8 repeated blocks"):
-        best_plan(of, replace(REQUEST, limits=limits_of([("recompute", 9)])))
-    rest = network(frozen((2, 5))(16, None), frozen((2, 5)))  # aab aab a a
-    for number in (3, 7, 8):
-        found = best_plan(rest, replace(REQUEST, limits=limits_of([("recompute", number), ("pipeline_stages", 1)])))
-        assert sum(len(stage.settings.recompute) for stage in found.stages) == number
-
-
-def test_stages_are_not_more_than_periods():
-    of = network(frozen((1, 3, 5, 7))(16, None), frozen((1, 3, 5, 7)))
+    assert sum(len(stage.settings.recompute) for stage in found.stages) == number
+    assert found.fixed["recompute"] == str(number)
     with pytest.raises(
-        InputError, match=r"8 stages, 4 blocks \(2 of kinds that take turns are one\): every stage holds"
+        InputError, match="recompute = 9: the network has 8 repeated blocks; nearest that works: recompute = 8"
     ):
-        best_plan(of, replace(REQUEST, limits=limits_of([("pipeline_stages", 8)])))
+        best_plan(of, replace(REQUEST, limits=limits_of([("recompute", 9)])))
+
+
+@pytest.mark.parametrize(("stages", "interleave"), [(8, 1), (2, 1), (2, 3)])
+def test_stages_begin_inside_periods(stages, interleave):
+    at = frozen((1, 3, 5, 7))  # ab ab ab ab
+    pins = [("pipeline_stages", stages), ("pp_interleave_num", interleave)]
+    found = best_plan(network(at(16, None), at), replace(REQUEST, limits=limits_of(pins)))
+    assert as_its_programs(found, at(16 // found.micro_batch_num, None))
+    assert found.pipeline.stage_num == stages and found.pipeline.interleave == interleave
 
 
 def test_every_operator_has_its_strategy_on_its_stage():

@@ -10,6 +10,7 @@ from operator import attrgetter
 from typing import TypeVar
 
 from ms_symtensor.program.passes import InFlight
+from ms_symtensor.program.pipeline import stage_by_stage
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,11 @@ class Chain:
         self.longest_s = max(each_s)
         self._block_B = _spread([saved if b else -inf for saved, b in zip(saved_B, is_block, strict=True)], counts)
         self._outside_B = [0.0 if part.is_block else part.kept_B for part in (self.parts[0], self.parts[-1])]
+
+    def stage_by_stage(self, layers: Sequence[int], interleave: int) -> "Chain":
+        """The same with the blocks in the order of `stage_by_stage`."""
+        (first, last), blocks = (self.parts[0], self.parts[-1]), self.parts[1:-1]
+        return Chain([first, *stage_by_stage(blocks, layers, interleave), last])
 
     def with_recomputed(self, start: int, end: int, flight: InFlight, recomputed: int) -> Stage:
         """Parts `start` to `end`, of whose blocks the first `recomputed` are recomputed."""

@@ -3,11 +3,9 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
-from itertools import groupby
 from operator import attrgetter
 
 from ms_symtensor.ops.placement import OpStrategy
-from ms_symtensor.program.long_runs import EACH
 from ms_symtensor.tensor.graph import (
     JOINT,
     Constant,
@@ -28,12 +26,14 @@ class Fold:
 
     `class_of` maps operator names to class numbers, `members` lists the operators of every class in the graph's order.
     `kinds` names the repeated blocks, those of a kind together, in the order of the network; where any repeat, a block like no
-    other is a kind of one, unless it stands between two of a kind.
+    other is a kind of one, unless it stands between two of a kind. The blocks of a period (`alternating`) are of a kind each:
+    `turns` says how many kinds in a row take turns, 1 where one does not.
     """
 
     class_of: Mapping[str, int]
     members: tuple[tuple[Op, ...], ...]
     kinds: tuple[tuple[str, ...], ...]
+    turns: tuple[int, ...]
 
 
 @lru_cache(maxsize=32)
@@ -45,8 +45,8 @@ def fold(graph: Graph) -> Fold:
     """
     blocks: dict[str, list[Op]] = {}
     for op in graph.ops:
-        if op.block is not None:
-            blocks.setdefault(op.block, []).append(op)
+        if (unit := op.period or op.block) is not None:
+            blocks.setdefault(unit, []).append(op)
     first: dict[tuple, str] = {}
     twin: dict[str, str] = {}
     for name, ops in blocks.items():
@@ -58,22 +58,25 @@ def fold(graph: Graph) -> Fold:
     place: dict[str, int] = {}
     of_place: dict[tuple[str, int], int] = {}
     for op in graph.ops:
-        if op.block is None:
+        unit = op.period or op.block
+        if unit is None:
             class_of[op.name] = len(members)
             members.append([op])
             continue
-        position = place[op.block] = place.get(op.block, -1) + 1
-        key = (twin[op.block], position)
+        position = place[unit] = place.get(unit, -1) + 1
+        key = (twin[unit], position)
         if key not in of_place:
             of_place[key] = len(members)
             members.append([])
         class_of[op.name] = of_place[key]
         members[of_place[key]].append(op)
-    return Fold(class_of, tuple(map(tuple, members)), _kinds(twin))
+    units = [[unit.split(JOINT) for unit in alike] for alike in _kinds(twin)]
+    kinds = tuple(names for alike in units for names in zip(*alike, strict=True))
+    return Fold(class_of, tuple(map(tuple, members)), kinds, tuple(len(alike[0]) for alike in units))
 
 
 def _kinds(twin: Mapping[str, str]) -> tuple[tuple[str, ...], ...]:
-    """`Fold.kinds` of blocks, in their order, for each of which `twin` names the first one like it."""
+    """Those alike of blocks and periods, in their order, for each of which `twin` names the first one like it."""
     alike: dict[str, list[str]] = {}
     for name, first in twin.items():
         alike.setdefault(first, []).append(name)
@@ -139,14 +142,6 @@ def shorten(graph: Graph, folded: Fold, keep: int | Sequence[int]) -> Graph:
     used = {s.name for op in ops for s in op.inputs if isinstance(s, ParameterRef)}
     parameters = tuple(p for p in graph.parameters if p.name in used)
     return replace(graph, ops=ops, parameters=parameters, output=replaced(graph.output, moved))
-
-
-def few_blocks(graph: Graph, folded: Fold) -> Graph:
-    """`graph` with 2 EACH blocks of every kind; itself where blocks of several kinds take turns, whose runs are short."""
-    kinds = folded.kinds
-    inside = {name: kind for kind, names in enumerate(kinds) for name in names}
-    turns = [kind for kind, _ in groupby(inside[op.block] for op in graph.ops if op.block in inside)]
-    return shorten(graph, folded, 2 * EACH) if len(turns) == len(kinds) else graph
 
 
 def unfold(class_of: Mapping[str, int], short: Graph, strategies: Mapping[str, OpStrategy]) -> dict[str, OpStrategy]:

@@ -8,6 +8,7 @@ never less than nothing, and any run of places costs the sum.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 
 from ms_symtensor.search.folded.folding import Fold
 from ms_symtensor.tensor.graph import Graph, Op
@@ -20,15 +21,19 @@ after the blocks.
 
 @dataclass(frozen=True)
 class Places:
-    """`kinds`: the names of the repeated blocks, kind by kind. `early`: operators outside them and before the first one."""
+    """`kinds`: the names of the repeated blocks, kind by kind, of which so many in a row take turns as `turns` says. `early`:
+    operators outside them and before the first one.
+    """
 
     kinds: tuple[tuple[str, ...], ...]
+    turns: tuple[int, ...]
     early: frozenset[str]
 
     @property
     def blocks(self) -> tuple[str, ...]:
-        """The repeated blocks."""
-        return tuple(name for names in self.kinds for name in names)
+        """The repeated blocks, in the order of the network."""
+        left = [iter(names) for names in self.kinds]
+        return tuple(next(left[kind]) for kind in kinds_in_order(self.depths, self.turns))
 
     @property
     def depths(self) -> tuple[int, ...]:
@@ -76,6 +81,14 @@ def occurrences(depths: Sequence[int]) -> tuple[int, ...]:
     return (depths[0], *blocks, depths[-1])
 
 
+def kinds_in_order(depths: Sequence[int], turns: Sequence[int]) -> list[int]:
+    """The kind of every block, in the order of the network: `turns` says how many kinds in a row take turns."""
+    found: list[int] = []
+    for first, group in zip(accumulate(turns, initial=0), turns, strict=False):
+        found += [*range(first, first + group)] * depths[1 + first]
+    return found
+
+
 def places(graph: Graph, folded: Fold) -> Places:
     """The places of `graph`."""
     kinds = folded.kinds
@@ -85,4 +98,4 @@ def places(graph: Graph, folded: Fold) -> Places:
         if op.block in inside:
             break
         early.append(op.name)
-    return Places(kinds, frozenset(early))
+    return Places(kinds, folded.turns, frozenset(early))

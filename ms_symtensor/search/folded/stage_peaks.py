@@ -4,48 +4,51 @@ The program of a stage is written down with few blocks: of those that recompute 
 last; and one of every kind before and after it on stages of their own. What further blocks keep is counted for each. Where the
 whole batch is taken at once, on one stage, the program is that of the whole step (`program.long_runs`); else it is that of a
 micro-batch (`program.stage_memory`).
+
+Where kinds of blocks take turns, so it is with their periods, the first and the last of which a stage may hold in part. What a
+micro-batch needs is then put together block by block: one program has whole periods that recompute as the first blocks do,
+another one periods that recompute as the others do.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import accumulate
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import NamedTuple
 
 from ms_symtensor.cost.stage_memory import stage_memory_B
 from ms_symtensor.cost.step import peak_B
 from ms_symtensor.ops.placement import OpStrategy
 from ms_symtensor.ops.registry import Rule
-from ms_symtensor.program.borders import NO_BORDERS
-from ms_symtensor.program.long_runs import EACH, ShortProgram, measure
-from ms_symtensor.program.meanings import Meanings, meanings
-from ms_symtensor.program.partition import partition
-from ms_symtensor.program.pipeline import Pipeline, in_runs, runs_of
+from ms_symtensor.program.long_runs import EACH, ShortProgram
+from ms_symtensor.program.pipeline import in_runs, stage_by_stage
 from ms_symtensor.program.program import Program
 from ms_symtensor.program.schedule import PipelineSchedule
-from ms_symtensor.program.settings import OptimizerLevel, Settings, StagePlan
-from ms_symtensor.program.stage_graph import StageGraph, stage_graphs
-from ms_symtensor.program.stage_memory import MicroBatch, micro_batch
+from ms_symtensor.program.settings import OptimizerLevel, Settings
+from ms_symtensor.program.stage_memory import in_a_row, peaks
 from ms_symtensor.search.folded.chain import Stage
-from ms_symtensor.search.folded.folding import Fold, fold, shorten
+from ms_symtensor.search.folded.few_periods import FewPeriods, Run, Way, Written
 from ms_symtensor.search.folded.mix import WHOLE, Mix
-from ms_symtensor.tensor.graph import Graph, ParameterRef
+from ms_symtensor.tensor.graph import Graph
 
-FEW = 2 * EACH + 2
-"""Blocks of every kind that a stage's program is made of at most: two runs, one block before, one after."""
+FEW = 2 * EACH + 3
+"""Blocks of every kind that a stage's program is made of at most: two runs, one block before, one between, one after."""
 
-Runs = tuple[tuple[int, ...], ...]
-"""Of every kind of blocks, how many are in every part of a mixture: the first ones, and the others."""
+TOGETHER = 2
+"""Whole periods in a program that needs are put together from: blocks between come from the one or the other."""
 
 
-@dataclass(frozen=True)
-class _Written:
-    """A stage with few blocks: its program, what that or one micro-batch of it needs, its blocks run by run, the block of every
-    parameter.
-    """
+class _Block(NamedTuple):
+    """A block of the network: the group of kinds that take turns, the number of its period there, its kind, its place."""
 
-    program: Program
-    needs: MicroBatch | ShortProgram
-    named: tuple[tuple[str, ...], ...]
-    block_of: Mapping[str, str]
+    group: int
+    period: int
+    kind: int
+    place: int
+
+
+Held = Sequence[tuple[_Block, Way]]
+"""The blocks of a stage."""
 
 
 @dataclass
@@ -63,115 +66,151 @@ class StagePeaks:
     schedule: PipelineSchedule
     rules: Mapping[str, Rule] | None = None
     sent_B: int = 0
-    _known: dict[tuple, _Written] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._folded: Fold = fold(self.graph)
-        self._names = self._folded.kinds
-        self._meanings: Meanings = meanings(self.graph, self.rules)
-        self._chain = [kind for kind, depth in enumerate(self.depths[1:-1]) for _ in range(depth)]
+        self._few = FewPeriods(self.graph, self.strategies, self.settings, self.schedule, self.rules)
+        groups = [(group, sum(self._few.turns[:group]), kinds) for group, kinds in enumerate(self._few.turns)]
+        every = [
+            (group, period, kind)
+            for group, first, kinds in groups
+            for period in range(self.depths[1 + first])
+            for kind in range(first, first + kinds)
+        ]
+        self._chain = [_Block(*one, place) for place, one in enumerate(every)]
+        self._last_kinds = {first + kinds - 1 for _, first, kinds in groups if kinds > 1}
 
     def under(self, settings: Settings) -> "StagePeaks":
         """The same under other settings."""
-        return replace(self, settings=settings, _known={})
+        return replace(self, settings=settings)
 
     def of(self, stages: Sequence[Stage], mixes: Sequence[Mix] = ()) -> tuple[dict[str, int], ...]:
         """Bytes by `cost.step.MEMORIES` of a rank of every stage. InvalidStrategyError where MindSpore cannot cut here.
 
         `mixes`: what the blocks of every stage recompute that are recomputed, and the others.
         """
-        found, start = [], 0
-        for number, stage in enumerate(stages):
-            mix = mixes[number] if mixes else WHOLE
-            found.append(self.of_one(number, len(stages), start, stage, mix))
-            start += stage.blocks
-        return tuple(found)
-
-    def of_one(self, number: int, stages: int, start: int, stage: Stage, mix: Mix = WHOLE) -> dict[str, int]:
-        """Those of `stage`, the one with `number` of so many `stages`, before which `start` blocks stand."""
-        written, true = self._with_few(start, stage, mix)
-        blocks = [name for names, count in zip(written.named, true, strict=True) for name in _like(names, count)]
-        times = {name: blocks.count(name) for names in written.named for name in names}
-        program, block_of, swapped = written.program, written.block_of, self.settings.swap_optimizer
-        if isinstance(written.needs, ShortProgram):
-            more = [count - len(names) for names, count in zip(written.named, true, strict=True)]
-            placed = ((one, times.get(block_of.get(name, ""), 1)) for name, one in program.parameters.items())
-            return peak_B(program, placed, written.needs.peak_B(more), swapped)
-        scatters, runs = (
-            self.settings.optimizer_level is OptimizerLevel.LEVEL2,
-            in_runs(blocks, self.schedule.interleave),
+        layers = [stage.blocks for stage in stages]
+        return tuple(
+            self.of_one(number, layers, stage.recomputed, mixes[number] if mixes else WHOLE)
+            for number, stage in enumerate(stages)
         )
-        activations_B = written.needs.peak(runs, self.schedule.passes(number, stages)).total_B + self.sent_B
-        return stage_memory_B(program, stages, scatters, activations_B, times, block_of, swapped)
 
-    def program_of(self, start: int, stage: Stage) -> Program:
-        """The program of a stage before which `start` blocks stand, with few of its blocks."""
-        written, _ = self._with_few(start, stage, WHOLE)
+    def of_one(self, number: int, layers: Sequence[int], recomputed: int, mix: Mix = WHOLE) -> dict[str, int]:
+        """Those of the stage with `number` where stages have so many blocks as `layers` says, and it recomputes so many first."""
+        held = self._held(number, layers, recomputed, mix)
+        if self._few.is_whole:
+            return self._whole(held)
+        blocks = self._put_together(held, recomputed, mix) if self._may_begin_inside else self._in_order(held)
+        (part, _), *_ = blocks
+        inside = filter(None, part.block_of.values())
+        counts = {**dict.fromkeys(inside, 0), **Counter(name for _, name in blocks)}
+        runs = [
+            in_a_row(one.micro.moments[name] for one, name in run) for run in in_runs(blocks, self.schedule.interleave)
+        ]
+        every = self.schedule.passes(number, len(layers))
+        activations_B = max(peak.total_B for peak in peaks(runs, *_weights_B(blocks), every)) + self.sent_B
+        scatters, swaps = self.settings.optimizer_level is OptimizerLevel.LEVEL2, self.settings.swap_optimizer
+        return stage_memory_B(part.program, len(layers), scatters, activations_B, counts, part.block_of, swaps)
+
+    def program_of(self, number: int, layers: Sequence[int], recomputed: int) -> Program:
+        """The program of a stage, with few of its blocks; arguments as of `of_one`."""
+        held = self._held(number, layers, recomputed, WHOLE)
+        written = self._alike(held, WHOLE, recomputed > 0) if self._may_begin_inside else self._written(held)[0]
         return written.program
 
     @property
-    def _is_whole(self) -> bool:
-        """Whether the whole batch is taken at once."""
-        return self.schedule.micro_batch_num == 1
+    def _may_begin_inside(self) -> bool:
+        """Whether stages may begin inside a period of which there are enough to write some of one way between others."""
+        groups = zip(self._few.turns, self._few.periods, strict=True)
+        several = [len(periods) for kinds, periods in groups if kinds > 1]
+        return min(several, default=0) >= TOGETHER + 2
 
-    def _with_few(self, start: int, stage: Stage, mix: Mix) -> tuple[_Written, list[int]]:
-        """`stage` with few blocks, and how many there are truly in every part of the mixture, kind by kind."""
-        held = self._chain[start : start + stage.blocks]
-        parts = held[: stage.recomputed], held[stage.recomputed :]
-        true = tuple(tuple(part.count(kind) for part in parts) for kind in range(len(self._names)))
-        before, after = (tuple(sorted({*part})) for part in (self._chain[:start], self._chain[start + stage.blocks :]))
-        few = tuple(
-            self._few(ns, len(names) - before.count(kind) - after.count(kind))
-            for kind, (names, ns) in enumerate(zip(self._names, true, strict=True))
-        )
-        written = self._written(few, before, after, mix)
-        return written, [n for parts in true for n in parts]
-
-    def _few(self, true: tuple[int, ...], most: int) -> tuple[int, ...]:
-        """Blocks of the parts of a mixture that stand for those that there are truly, at most so many: of a micro-batch three for
-        two as well, so that one program stands for both.
+    def _held(self, number: int, layers: Sequence[int], recomputed: int, mix: Mix) -> Held:
+        """The blocks of a stage. Model chunks that are no neighbours make no program: each of their blocks is looked at alone, or
+        as many that are neighbours in their place.
         """
-        few = tuple(EACH if n > 1 else n for n in true)
-        return few if sum(few) <= most and not self._is_whole else tuple(min(n, EACH) for n in true)
+        start, interleave = sum(layers[:number]), self.schedule.interleave if self._may_begin_inside else 1
+        blocks = stage_by_stage(self._chain, layers, interleave)[start : start + layers[number]]
+        return [(block, (block.kind, mix.way(block.kind, n < recomputed))) for n, block in enumerate(blocks)]
 
-    def _written(self, runs: Runs, before: tuple[int, ...], after: tuple[int, ...], mix: Mix) -> _Written:
-        key = runs, before, after, mix
-        if key not in self._known:
-            self._known[key] = self._write(*key)
-        return self._known[key]
+    def _written(self, held: Held) -> tuple[Written, list[Run]]:
+        """The stage with few periods of every run of equal ones, and its runs as they truly are."""
+        periods = [[*period] for _, period in groupby(held, key=lambda one: one[0][:2])]
+        forms = [(period[0][0].group, tuple(way for _, way in period)) for period in periods]
+        true = [Run(*form, len(list(alike))) for form, alike in groupby(forms)]
+        before, after = self._beside(held)
+        begun = {block[:2] for block, _ in (*held[:1], *held[-1:])}
+        sides = [tuple(sorted({b.group for b in side if b[:2] not in begun})) for side in (before, after)]
+        few: list[Run] = []
+        for group, there in enumerate(self._few.periods):
+            mine = [run for run in true if run.group == group]
+            most = len(there) - sum(side.count(group) for side in sides)
+            counts = self._counts([run.periods for run in mine], most)
+            few += (run._replace(periods=n) for run, n in zip(mine, counts, strict=True))
+        return self._few.written(tuple(few), *sides), true
 
-    def _write(self, runs: Runs, before: tuple[int, ...], after: tuple[int, ...], mix: Mix) -> _Written:
-        first = [before.count(kind) for kind in range(len(runs))]
-        named: list[tuple[str, ...]] = []
-        for names, start, counts in zip(self._names, first, runs, strict=True):
-            named += [names[start + end - n : start + end] for n, end in zip(counts, accumulate(counts), strict=True)]
-        part = self._part(tuple(map(sum, runs)), before, after)
-        ops = part.graph.ops
-        known = {op.name: self._meanings[op.name] for op in ops}
-        block_of = {s.name: op.block or "" for op in ops for s in op.inputs if isinstance(s, ParameterRef)}
-        plan = StagePlan(self.strategies, replace(self.settings, recompute=mix.recompute(named)))
-        program = partition(part.graph, plan, known=known, borders=part.borders)
-        if self._is_whole:
-            return _Written(
-                program, measure(program, [[(name,) for name in part] for part in named]), tuple(named), block_of
-            )
-        one = micro_batch(program, self.settings.optimizer_level, self.schedule.interleave > 1)
-        return _Written(program, one, tuple(named), block_of)
+    def _beside(self, held: Held) -> tuple[list[_Block], list[_Block]]:
+        """The blocks of the network before and after those of a stage."""
+        places = [block.place for block, _ in held] or [0]
+        return self._chain[: places[0]], self._chain[places[-1] + 1 :]
 
-    def _part(self, held: tuple[int, ...], before: tuple[int, ...], after: tuple[int, ...]) -> StageGraph:
-        """The part of the network that has so many blocks of every kind, between blocks of the kinds `before` and `after`."""
-        counts = [before.count(kind) + count + after.count(kind) for kind, count in enumerate(held)]
-        graph = shorten(self.graph, self._folded, counts)
-        if self._is_whole:
-            return StageGraph(0, graph, NO_BORDERS)
-        layers = tuple(n for n in (len(before), sum(held), len(after)) if n)
-        pipeline, plan = Pipeline(runs_of(layers), max(2, len(layers))), StagePlan(self.strategies, self.settings)
-        (part,) = stage_graphs(graph, [plan] * len(layers), pipeline, self._meanings, [int(bool(before))])
-        return part
+    def _counts(self, true: Sequence[int], most: int) -> list[int]:
+        """Periods of runs that stand for those that there are truly, at most so many: of a micro-batch three for two as well, so
+        that one program stands for both.
+        """
+        few = [EACH if n > 1 else n for n in true]
+        return few if sum(few) <= most and not self._few.is_whole else [min(n, EACH) for n in true]
+
+    def _whole(self, held: Held) -> dict[str, int]:
+        """The memory of a step that takes the batch at once."""
+        written, true = self._written(held)
+        assert isinstance(written.needs, ShortProgram)
+        more = [run.periods - len(names) for names, run in zip(written.named, true, strict=True)]
+        several = [(names[1], 1 + n) for names, n in zip(written.named, more, strict=True) if n]
+        times = {name: count for period, count in several for name in period}
+        program = written.program
+        placed = ((one, times.get(written.block_of.get(name, ""), 1)) for name, one in program.parameters.items())
+        return peak_B(program, placed, written.needs.peak_B(more), self.settings.swap_optimizer)
+
+    def _in_order(self, held: Held) -> list[tuple[Written, str]]:
+        """For every block of a stage that is a part of the network one that is written: of a way the first, between, or last."""
+        written, _ = self._written(held)
+        left = {}
+        for way, count in Counter(way for _, way in held).items():
+            names = written.like[way]
+            left[way] = iter(names[:1] if count == 1 else [names[0], *[names[1]] * (count - 2), names[-1]])
+        return [(written, next(left[way])) for _, way in held]
+
+    def _put_together(self, held: Held, recomputed: int, mix: Mix) -> list[tuple[Written, str]]:
+        """For every block of a stage one that is written, in a program where all recompute as the first ones do, or the others.
+
+        The first and the last block of a program have what stands outside of blocks.
+        """
+        parts = {one: self._alike(held, mix, one) for one in {n < recomputed for n in range(len(held))}}
+        found = []
+        for number, (_, way) in enumerate(held):
+            part = parts[number < recomputed]
+            names, ends = part.like[way], (part.named[0][0][0], part.named[-1][-1][-1])
+            inside = [name for name in names if name not in ends] or names
+            is_end = number in (0, len(held) - 1)
+            found.append((part, (names[0] if number == 0 else names[-1]) if is_end else inside[0]))
+        return found
+
+    def _alike(self, held: Held, mix: Mix, is_first: bool) -> Written:
+        """The groups of a stage in whole periods, all of which recompute as its first blocks do, or as the others."""
+        blocks = Counter(block.group for block, _ in held)
+        runs = []
+        for group, count in sorted(blocks.items()):
+            first, kinds = sum(self._few.turns[:group]), self._few.turns[group]
+            form = tuple((kind, mix.way(kind, is_first)) for kind in range(first, first + kinds))
+            runs.append(Run(group, form, TOGETHER if kinds > 1 else min(count, EACH)))
+        before, after = (tuple(sorted({b.group for b in side})) for side in self._beside(held))
+        return self._few.written(tuple(runs), before, after)
 
 
-def _like(names: Sequence[str], count: int) -> tuple[str, ...]:
-    """`count` blocks of a part of a mixture, each by the name of one of few that is like it: first, between, or last."""
-    if count <= 1:
-        return tuple(names[:count])
-    return names[0], *(names[1],) * (count - 2), names[-1]
+def _weights_B(blocks: Sequence[tuple[Written, str]]) -> tuple[int, int]:
+    """Bytes of the weights in use of a stage of these blocks: in all passes, and behind the last forward pass."""
+    every = [(part.micro, name) for part, name in blocks]
+    outside, _ = every[0]
+    whole_B = outside.weights_B.get(None, 0) + sum(micro.weights_B.get(name, 0) for micro, name in every)
+    behind_B = outside.weights_behind_B.get(None, 0) + sum(micro.weights_behind_B.get(name, 0) for micro, name in every)
+    return whole_B, behind_B

@@ -3,13 +3,9 @@
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
-from ms_symtensor.cluster.topology import Cluster
-from ms_symtensor.cost.step import forward_s
 from ms_symtensor.program.liveness import VIEWS
-from ms_symtensor.program.meanings import Meanings
 from ms_symtensor.program.program import Node, Phase, Program, Role
 from ms_symtensor.program.recomputation import is_selectable
-from ms_symtensor.program.settings import StagePlan
 from ms_symtensor.tensor.graph import Graph
 
 
@@ -47,20 +43,17 @@ class ForwardBlock:
         return op is not None and is_selectable(op)
 
 
-def forward_block(
-    graph: Graph, plan: StagePlan, program: Program, block: str, cluster: Cluster, known: Meanings
-) -> ForwardBlock:
-    """`block` in `program`, which is `partition(graph, plan)` with nothing recomputed; `known`: what the operators mean."""
-    nodes = [n for n in program.nodes if n.phase is Phase.FORWARD and n.block == block and n.role is not Role.WEIGHT]
+def forward_block(graph: Graph, program: Program, block: str, taken_s: Mapping[int, float]) -> ForwardBlock:
+    """`block` in `program`, the partitioned `graph` with nothing recomputed, whose nodes take so many seconds, by place."""
+    forward = [(i, n) for i, n in enumerate(program.nodes) if n.phase is Phase.FORWARD and n.role is not Role.WEIGHT]
+    inside = [(i, n) for i, n in forward if n.block == block]
+    nodes = [n for _, n in inside]
     maker = {t: i for i, n in enumerate(nodes) for t in n.outputs}
     weights = {t for n in program.nodes if n.role is Role.WEIGHT for t in n.outputs}
     held = program.kept | weights
     inputs = [[t for t in n.inputs if t not in held] for n in nodes]
     tensors = sorted({*maker, *(t for read in inputs for t in read)})
-    part = {name: op.part for name, op in graph.op_by_name.items()}
-    made_in = {t: part.get(n.op) for n in nodes for t in n.outputs}
     leaving = {t for n in program.nodes if n.block != block and n.phase is Phase.FORWARD for t in n.inputs}
-    leaving |= {t for n in nodes for t in n.inputs if t in made_in and made_in[t] != part.get(n.op)}
     gradients = {t for n in program.nodes if n.phase is Phase.BACKWARD for t in n.inputs}
     elsewhere = {t for n in program.nodes if n.phase is Phase.BACKWARD and n.block != block for t in n.inputs}
 
@@ -72,7 +65,7 @@ def forward_block(
     return ForwardBlock(
         graph,
         nodes,
-        forward_s(graph, plan, program, nodes, cluster, known),
+        [taken_s.get(i, 0.0) for i, _ in inside],
         inputs,
         {t: 0 if is_free(t) else program.tensors[t].size_B for t in tensors},
         maker,

@@ -12,12 +12,13 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
+from ms_symtensor.cost.step import forward_s
 from ms_symtensor.program.meanings import meanings
 from ms_symtensor.program.partition import partition
 from ms_symtensor.program.settings import Recompute, StagePlan
 from ms_symtensor.search.folded.folding import fold
 from ms_symtensor.search.folded.mix import Mix
-from ms_symtensor.search.selections.selection import Selected, front, price_of_byte
+from ms_symtensor.search.selections.selection import FINEST, Selected, front, price_of_byte
 from ms_symtensor.search.stages.layout_candidates import Candidate
 from ms_symtensor.search.stages.network import Network
 
@@ -57,7 +58,8 @@ def levels(network: Network, row: Candidate, singly: bool = False) -> Levels:
     plan, means = StagePlan(row.strategies, row.settings), meanings(graph, known.rules)
     program = partition(graph, plan, known=means)
     blocks = [names[len(names) // 2] for names in fold(graph).kinds]
-    fronts = [front(graph, plan, program, block, known.pricer.cluster, means, singly) for block in blocks]
+    taken_s = forward_s(graph, plan, program, known.pricer.cluster, means)
+    fronts = [front(graph, program, block, taken_s, singly) for block in blocks]
     there = [one for one in fronts if one is not None]
     if len(there) < len(fronts):
         return Levels()
@@ -70,9 +72,12 @@ def levels(network: Network, row: Candidate, singly: bool = False) -> Levels:
 
 
 def _merged(fronts: Sequence[Sequence[Selected]]) -> list[Level]:
-    """The corners of all `fronts` at falling prices of memory: from level to level the cheapest next step of one of them."""
+    """The corners of all `fronts` at falling prices of memory: from level to level the cheapest next steps of some of them, until
+    a level saves so much more than the one before as FINEST tells apart.
+    """
     at = [0] * len(fronts)
     found = [tuple(corners[0] for corners in fronts)]
+    finest_B = FINEST * sum(corners[0].kept_B for corners in fronts)
     while any(place + 1 < len(corners) for place, corners in zip(at, fronts, strict=True)):
         steps = [
             (price_of_byte(corners[place], corners[place + 1]), kind)
@@ -80,8 +85,15 @@ def _merged(fronts: Sequence[Sequence[Selected]]) -> list[Level]:
             if place + 1 < len(corners)
         ]
         at[min(steps)[1]] += 1
-        found.append(tuple(corners[place] for place, corners in zip(at, fronts, strict=True)))
+        level = tuple(corners[place] for place, corners in zip(at, fronts, strict=True))
+        if len(found) > 1 and _kept_B(found[-2]) - _kept_B(level) < finest_B:
+            found.pop()
+        found.append(level)
     return found
+
+
+def _kept_B(level: Level) -> int:
+    return sum(corner.kept_B for corner in level)
 
 
 def mix_of(first: Level, then: Level) -> Mix:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from itertools import combinations
 
 from ms_symtensor.errors import InvalidStrategyError
+from ms_symtensor.program.pipeline import stage_by_stage
 from ms_symtensor.search.folded.chain import Chain, Part, Stage
 from ms_symtensor.search.selections.levels import Level, Levels, Step, Steps, levels
 from ms_symtensor.search.stages.estimate import borders_s, divided, estimated
@@ -71,7 +72,7 @@ def promised_s(network: Network, row: Candidate, limit_B: float) -> float:
 
 def selected_stages(row: Candidate, paths: Levels, limits_B: Sequence[float]) -> tuple[Stage, ...] | None:
     """The stages of the fastest step of `row` that fit, where all blocks are on one of two of a few levels."""
-    parts, kinds = row.chain.parts, kinds_of(row)
+    parts, kinds = row.chain.parts, row.kinds
     last = len(paths.every) - 1
     few = [paths.every[number] for number in sorted({round(last * n / FEW) for n in range(FEW + 1)})]
     every = [
@@ -80,11 +81,6 @@ def selected_stages(row: Candidate, paths: Levels, limits_B: Sequence[float]) ->
     ]
     there = [stages for stages in every if stages is not None]
     return min(there, key=lambda stages: step_s(stages, row.shape.schedule), default=None)
-
-
-def kinds_of(row: Candidate) -> list[int]:
-    """The kind of every block."""
-    return [kind for kind, depth in enumerate(row.depths[1:-1]) for _ in range(depth)]
 
 
 def _between(parts: Sequence[Part], kinds: Sequence[int], nothing: Level, less: Level, more: Level) -> Chain:
@@ -112,7 +108,7 @@ class _Selecting:
     def __init__(self, network: Network, row: Candidate, paths: Levels, limit_B: float) -> None:
         self.row, self.paths, self.limit_B = row, paths, limit_B
         self.schedule, self.chain = row.shape.schedule, row.chain
-        self.kinds = kinds_of(row)
+        self.kinds = row.kinds
         self.peaks = peaks_of(network, row)
         self.beyond_B = [0.0] * row.shape.stages  # the true peaks, beyond what is known without programs
         self.likely_B: float = LIKELY_B  # that of the stage that was looked at last
@@ -170,7 +166,8 @@ class _Selecting:
         """All mixtures of a stage."""
         start, flight = sum(layers[:number]), self.schedule.in_flight(number, len(layers))
         counts_in_flight = [n / flight.mean for n in flight.of_blocks(layers[number])]
-        return Steps(self.paths, self.kinds[start : start + layers[number]], counts_in_flight)
+        kinds = stage_by_stage(self.kinds, layers, self.schedule.interleave)
+        return Steps(self.paths, kinds[start : start + layers[number]], counts_in_flight)
 
     def _gone_so_far(self, layers: Sequence[int], chosen: Sequence[Step]) -> tuple[Stage, ...]:
         """Stages that go so far, by what is known without programs."""
@@ -228,5 +225,4 @@ class _Selecting:
 
     def _peak_B(self, layers: Sequence[int], number: int, step: Step) -> float:
         """The true peak of a stage that goes so far."""
-        stage = Stage(layers[number], step.first, 0.0, 0.0)
-        return float(sum(self.peaks.of_one(number, len(layers), sum(layers[:number]), stage, step.mix).values()))
+        return float(sum(self.peaks.of_one(number, layers, step.first, step.mix).values()))

@@ -12,14 +12,12 @@ or those on both sides are close (FINEST). `marks`: what MindSpore can be told o
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from ms_symtensor.cluster.topology import Cluster
-from ms_symtensor.program.meanings import Meanings
 from ms_symtensor.program.program import Program
-from ms_symtensor.program.settings import Recompute, StagePlan
+from ms_symtensor.program.settings import Recompute
 from ms_symtensor.search.selections.closure import Closures
 from ms_symtensor.search.selections.forward_block import ForwardBlock, forward_block
 from ms_symtensor.search.selections.marks import Item, Marks, marks
@@ -54,20 +52,14 @@ class Front:
 
 
 def front(
-    graph: Graph,
-    plan: StagePlan,
-    program: Program,
-    block: str,
-    cluster: Cluster,
-    known: Meanings,
-    singly: bool = False,
+    graph: Graph, program: Program, block: str, taken_s: Mapping[int, float], singly: bool = False
 ) -> Front | None:
-    """The front of `block` in `program`, which is `partition(graph, plan)` with nothing recomputed. `known`: what the operators
-    mean; `singly`: single tensors are asked for. None where an operator of the block was written in pieces.
+    """The front of `block` in `program`, the partitioned `graph` with nothing recomputed, whose nodes take so many seconds
+    (`cost.step.forward_s`). `singly`: single tensors are asked for. None where an operator of the block was written in pieces.
     """
     if any(op.body is not None for op in graph.ops if op.block == block):
         return None
-    of = forward_block(graph, plan, program, block, cluster, known)
+    of = forward_block(graph, program, block, taken_s)
     nothing = Selected(None, 0.0, sum(of.size_B[t] for t in {of.root(t) for t in of.wanted}))
     choices = Choices(of, marks(of))
     falling = sorted(choices.selected(choices.corners), key=lambda point: (-point.kept_B, point.recompute_s))

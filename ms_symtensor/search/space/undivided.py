@@ -1,7 +1,7 @@
 """Why a network stays whole: it has no stages nor micro-batches, or one virtual stage."""
 
 from collections import Counter
-from collections.abc import Sequence
+from itertools import accumulate, chain
 
 from ms_symtensor.search.folded.folding import fold
 from ms_symtensor.tensor.graph import Constant, Graph, ParameterRef, sources_of
@@ -11,28 +11,29 @@ def why_whole(graph: Graph) -> str:
     """Why `graph` is neither divided into stages nor into micro-batches: blocks must stand at places that screening knows, kind
     after kind. Empty if all do.
     """
-    blocks, kinds = graph.blocks, fold(graph).kinds
+    blocks, folded = graph.blocks, fold(graph)
+    kinds = folded.kinds
     if not blocks:
         return "it has no repeated blocks (cells of one list)"
     if not kinds:
         return f"{blocks[0]} is like no other block"
-    for names in kinds:
+    for first, group in zip(accumulate(folded.turns, initial=0), folded.turns, strict=False):
+        names = [*chain.from_iterable(zip(*kinds[first : first + group], strict=True))]
         between = blocks[blocks.index(names[0]) : blocks.index(names[-1])]
         if others := [name for name in between if name not in names]:
             return f"{others[0]} stands between {names[0]} and {names[-1]}, and is not like them"
     return ""
 
 
-def why_one_run(graph: Graph, depths: Sequence[int]) -> str:
-    """Why a stage of `graph` may not hold several model chunks; `depths`: how many there are of every kind, with 1 before and
-    after (`folded.places`). Empty if it may.
+def why_one_run(graph: Graph) -> str:
+    """Why a stage of `graph` may not hold several model chunks. Empty if it may.
 
     Of several kinds of blocks, what a stage holds is no run of the chain any more; what MindSpore sums for a parameter that
     the first stage and the last read (a tied embedding) is not predicted there; stages keep parameters of others that
     functional operators read outside the blocks; and what blocks make of constants alone is rejected.
     """
-    if len(depths) != 3:
-        return f"its blocks are of {len(depths) - 2} kinds"
+    if (kinds := len(fold(graph).turns)) != 1:
+        return f"its blocks are of {kinds} kinds"
     if made := _constants(graph):
         return f"blocks use {made}, which a functional operator makes of constants"
     outside = (op for op in graph.ops if op.block is None)

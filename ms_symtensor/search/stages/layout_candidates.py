@@ -8,6 +8,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache, cached_property
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,7 @@ from ms_symtensor.ops.placement import OpStrategy
 from ms_symtensor.program.settings import OptimizerLevel, Settings
 from ms_symtensor.search.constraints.limits import Limits
 from ms_symtensor.search.folded.chain import Chain, Part
-from ms_symtensor.search.folded.places import occurrences
+from ms_symtensor.search.folded.places import kinds_in_order, occurrences
 from ms_symtensor.search.space.step_layouts import StepLayout
 from ms_symtensor.search.stages.bounds import hidden_ends_s
 from ms_symtensor.search.tables.elimination import Minimum
@@ -69,14 +70,21 @@ class Candidate:
     @property
     def chain(self) -> Chain:
         """What stands before the blocks, the blocks, and what stands after them."""
-        c, parts = self.costs, list[Part]()
+        c, parts = self.costs, list[list[Part]]()
         for place, depth in enumerate(self.occurrences):
             is_block = 0 < place < len(c.each_s) - 1
             each_s, recompute_s, kept_B, recompute_B, rest_B, once_s = (
                 float(v[place]) for v in (c.each_s, c.recompute_s, c.kept_B, c.kept_recomputed_B, c.at_rest_B, c.once_s)
             )
-            parts += [Part(each_s, recompute_s, kept_B, recompute_B, rest_B, is_block, once_s)] * depth
-        return Chain(parts)
+            parts.append([Part(each_s, recompute_s, kept_B, recompute_B, rest_B, is_block, once_s)] * depth)
+        (before, *blocks, after) = parts
+        of_kind = [chain.from_iterable(blocks[n : n + 3]) for n in range(0, len(blocks), 3)]
+        return Chain([*before, *(next(of_kind[kind]) for kind in self.kinds), *after])
+
+    @property
+    def kinds(self) -> list[int]:
+        """The kind of every block, in the order of the network."""
+        return kinds_in_order(self.depths, self.problem.places.turns)
 
     @property
     def settings(self) -> Settings:

@@ -20,7 +20,7 @@ KEPT = 2
 @dataclass(frozen=True)
 class Network:
     """`graph_at(batch)`: the whole network at so many samples; `short_at(batch, count)`: with `count` blocks of every kind. Where
-    kinds of blocks take turns, a period of them is a block here (`folded.alternating`).
+    kinds of blocks take turns, graphs know their periods (`folded.alternating`).
 
     `class_of`: the classes of the whole network's operators (`Fold.class_of`). `batch`: the only batch that it can be had at, if
     it is but one.

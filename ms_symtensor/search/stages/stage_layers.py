@@ -35,6 +35,8 @@ def laid_out(
 ) -> tuple[Stage, ...]:
     """The stages with so many blocks, of which each recomputes so many, first ones first; whether they fit or not."""
     found, start = [], 0
+    if turns.interleave > 1:
+        chain = chain.stage_by_stage(layers, turns.interleave)
     for number, (count, recomputation) in enumerate(zip(layers, recomputed, strict=True)):
         last = number == len(layers) - 1
         end = len(chain.parts) if last else bisect_right(chain.blocks, chain.blocks[start] + count) - 1

@@ -9,11 +9,12 @@ from benchmarks.small_networks import repeated_network
 from ms_symtensor.cluster.load import load
 from ms_symtensor.cost.step import buffers_B
 from ms_symtensor.program.liveness import activation_peak_B
+from ms_symtensor.program.long_runs import EACH
 from ms_symtensor.program.partition import partition
 from ms_symtensor.program.schedule import PipelineSchedule
 from ms_symtensor.program.settings import Recompute, StagePlan
 from ms_symtensor.search.folded.chain import Stage
-from ms_symtensor.search.folded.folding import few_blocks, fold, unfold
+from ms_symtensor.search.folded.folding import fold, shorten, unfold
 from ms_symtensor.search.folded.stage_peaks import StagePeaks
 from ms_symtensor.search.space.settings import settings_of
 from ms_symtensor.search.tables.elimination import minimise
@@ -30,7 +31,7 @@ def found_and_true(of, graph, settings, choice, recomputed):
     folded = fold(graph)
     blocks = [name for names in folded.kinds for name in names]
     stage, depths = Stage(len(blocks), recomputed, 0.0, 0.0), (1, *map(len, folded.kinds), 1)
-    few = StagePeaks(few_blocks(graph, folded), depths, strategies, settings, PipelineSchedule(1))
+    few = StagePeaks(shorten(graph, folded, 2 * EACH), depths, strategies, settings, PipelineSchedule(1))
     (memory_B,) = few.of([stage])
     whole = StagePlan(
         unfold(folded.class_of, of.graph, strategies),

@@ -115,7 +115,7 @@ CONDITIONS = (
     Condition(
         (P,), "every stage holds a block",
         lambda f, n: n[P] <= max(f.blocks or 0, 1),
-        lambda f, n: f"{n[P]} stages, {_blocks(f)}: every stage holds a block",
+        lambda f, n: f"{n[P]} stages, {f.blocks} blocks: every stage holds a block",
         ("blocks",),
     ),
     Condition(
@@ -131,7 +131,7 @@ CONDITIONS = (
     ),
     Condition(
         (RECOMPUTE,), "no more blocks are recomputed than there are",
-        lambda f, n: n[RECOMPUTE] == ALL or n[RECOMPUTE] <= (f.blocks or 0) or f.together > 1,
+        lambda f, n: n[RECOMPUTE] == ALL or n[RECOMPUTE] <= (f.blocks or 0),
         lambda f, n: f"the network has {f.blocks} repeated blocks",
         ("blocks",),
     ),
@@ -223,7 +223,7 @@ def _too_short(f: Facts, n: Numbers) -> str:
     if stages == 1 or f.device_num == 1:
         return "virtual stages want several pipeline stages"
     product = f"{stages} stages × {n[V]} virtual stages = {stages * n[V]}"
-    return f"{'' if P in n else 'at least '}{product}, {_blocks(f)}: every virtual stage holds a block"
+    return f"{'' if P in n else 'at least '}{product}, {f.blocks} blocks: every virtual stage holds a block"
 
 
 def _undivided(f: Facts, n: Numbers) -> str:
@@ -236,7 +236,3 @@ def _undivided(f: Facts, n: Numbers) -> str:
             return f"no multiple of {stages} divides a global batch of {f.batch} samples"
         case stages, micro_batches:
             return f"{stages} does not divide {micro_batches}"
-
-
-def _blocks(f: Facts) -> str:
-    return f"{f.blocks} blocks" + (f" ({f.together} of kinds that take turns are one)" if f.together > 1 else "")

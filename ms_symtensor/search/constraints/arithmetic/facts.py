@@ -30,9 +30,9 @@ class Cuttable:
 class Facts:
     """What is known of a step on `device_num` devices of at most `max_devices`; None or nothing where it is not known.
 
-    `batch`: samples of a step. `blocks`: repeated ones, of which a stage holds at least one (`together` of the network's are one
-    where kinds of blocks take turns). `samples`: those that attention sees. `weights`: of every major product, what
-    model_parallel cuts; `experts`: what expert_parallel cuts; `attention`: what context_parallel cuts.
+    `batch`: samples of a step. `blocks`: repeated ones, of which a stage holds at least one. `samples`: those that attention
+    sees. `weights`: of every major product, what model_parallel cuts; `experts`: what expert_parallel cuts; `attention`: what
+    context_parallel cuts.
 
     Why the network cannot be had otherwise, in words: `whole`, neither in stages nor in micro-batches; `one_stage`, in no stages;
     `no_accumulation`, not in micro-batches on one stage; `one_run`, not in virtual stages.
@@ -43,7 +43,6 @@ class Facts:
     model: str = "the network"
     batch: int | None = None
     blocks: int | None = None
-    together: int = 1
     samples: int | None = None
     weights: tuple[Cuttable, ...] = ()
     experts: tuple[Cuttable, ...] = ()

@@ -56,3 +56,11 @@ X, W, MATRIX, RESULT = (8, 4, 16, 64), (4, 64, 32), (64, 32), (8, 4, 16, 32)
 def test_products_have_copies_transposed_and_gradients_of_matrices_summed_up(kind, position, inputs, result, elements):
     """As `Grad_MatMulExt` and the like are compiled: the Transpose and the SumExt in them."""
     assert scratch_elements(kind, position, inputs, result) == elements
+
+
+@pytest.mark.parametrize(
+    ("kind", "inputs", "tensors"), [("Sin", ((8, 4),), 1), ("Mish", ((8, 4),), 2), ("Maximum", ((8, 4), (4,)), 1)]
+)
+def test_factors_of_a_gradient_lie_beside_it(kind, inputs, tensors):
+    """As `Grad_Sin` and the like are compiled: the Cos in it."""
+    assert [scratch_elements(kind, n, inputs, (8, 4)) for n in range(len(inputs))] == [tensors * 32] * len(inputs)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from itertools import accumulate, groupby, pairwise
+from itertools import groupby
 
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.cost.bill import Written, bill_of
@@ -71,8 +71,8 @@ def _bill(graph: Graph, stage: StagePlan, known: Meanings, runtime: Runtime) -> 
     folded = fold(graph)
     segments, written = list[tuple[tuple[tuple[str, ...], ...], int]](), list[int]()
     recompute = dict[str, Recompute]()
-    for first, last in pairwise(accumulate(() if why_whole(graph) else folded.turns, initial=0)):
-        periods, few = [*zip(*folded.kinds[first:last], strict=True)], 0
+    for periods in [] if why_whole(graph) else folded.periods:
+        few = 0
         for chosen, alike in groupby(periods, key=lambda names: [*map(stage.settings.recompute.get, names)]):
             count = len(list(alike))
             names = tuple(periods[few : few + min(count, EACH)])
@@ -80,7 +80,7 @@ def _bill(graph: Graph, stage: StagePlan, known: Meanings, runtime: Runtime) -> 
             segments.append((names, count))
             for period in names:
                 recompute |= {name: way for name, way in zip(period, chosen, strict=True) if way is not None}
-        written += [few] * (last - first)
+        written += [few] * len(periods[0])
     if not segments:
         return plan_bill(graph, (stage,), known=known, fuses=runtime.fuses)
     short = shorten(graph, folded, written)

@@ -3,7 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import accumulate, islice, pairwise
+from itertools import islice
 from typing import NamedTuple
 
 from ms_symtensor.ops.placement import OpStrategy
@@ -70,8 +70,7 @@ class FewPeriods:
     def __post_init__(self) -> None:
         self._folded: Fold = fold(self.graph)
         self._meanings: Meanings = meanings(self.graph, self.rules)
-        kinds, ends = self._folded.kinds, [*accumulate(self.turns, initial=0)]
-        self.periods = [[*zip(*kinds[first:end], strict=True)] for first, end in pairwise(ends)]
+        self.periods = self._folded.periods
 
     @property
     def turns(self) -> tuple[int, ...]:

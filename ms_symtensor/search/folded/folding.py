@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
+from itertools import accumulate, pairwise
 from operator import attrgetter
 
 from ms_symtensor.ops.placement import OpStrategy
@@ -34,6 +35,12 @@ class Fold:
     members: tuple[tuple[Op, ...], ...]
     kinds: tuple[tuple[str, ...], ...]
     turns: tuple[int, ...]
+
+    @property
+    def periods(self) -> list[list[tuple[str, ...]]]:
+        """The blocks by name, period by period, of every group of kinds that take turns."""
+        ends = accumulate(self.turns, initial=0)
+        return [[*zip(*self.kinds[first:end], strict=True)] for first, end in pairwise(ends)]
 
 
 @lru_cache(maxsize=32)

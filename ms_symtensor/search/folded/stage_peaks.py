@@ -31,8 +31,8 @@ from ms_symtensor.search.folded.few_periods import FewPeriods, Run, Way, Written
 from ms_symtensor.search.folded.mix import WHOLE, Mix
 from ms_symtensor.tensor.graph import Graph
 
-FEW = 2 * EACH + 3
-"""Blocks of every kind that a stage's program is made of at most: two runs, one block before, one between, one after."""
+FEW = 2 * EACH + 2
+"""Blocks of every kind that a stage's program is made of at most: two runs, one block before, one after."""
 
 TOGETHER = 2
 """Whole periods in a program that needs are put together from: blocks between come from the one or the other."""
@@ -77,7 +77,6 @@ class StagePeaks:
             for kind in range(first, first + kinds)
         ]
         self._chain = [_Block(*one, place) for place, one in enumerate(every)]
-        self._last_kinds = {first + kinds - 1 for _, first, kinds in groups if kinds > 1}
 
     def under(self, settings: Settings) -> "StagePeaks":
         """The same under other settings."""

@@ -1,7 +1,7 @@
 """Why a network stays whole: it has no stages nor micro-batches, or one virtual stage."""
 
 from collections import Counter
-from itertools import accumulate, chain
+from itertools import chain
 
 from ms_symtensor.search.folded.folding import fold
 from ms_symtensor.tensor.graph import Constant, Graph, ParameterRef, sources_of
@@ -12,13 +12,12 @@ def why_whole(graph: Graph) -> str:
     after kind. Empty if all do.
     """
     blocks, folded = graph.blocks, fold(graph)
-    kinds = folded.kinds
     if not blocks:
         return "it has no repeated blocks (cells of one list)"
-    if not kinds:
+    if not folded.kinds:
         return f"{blocks[0]} is like no other block"
-    for first, group in zip(accumulate(folded.turns, initial=0), folded.turns, strict=False):
-        names = [*chain.from_iterable(zip(*kinds[first : first + group], strict=True))]
+    for periods in folded.periods:
+        names = [*chain.from_iterable(periods)]
         between = blocks[blocks.index(names[0]) : blocks.index(names[-1])]
         if others := [name for name in between if name not in names]:
             return f"{others[0]} stands between {names[0]} and {names[-1]}, and is not like them"

@@ -33,6 +33,9 @@ AS = {
 NO_CLASS = ("baichuan", "kimi_k3")
 """Neither transformers nor a class of the same form has these."""
 
+_GRANITE = {
+    "embedding_multiplier": 12.0, "residual_multiplier": 0.22, "attention_multiplier": 0.0078125, "logits_scaling": 16.0,
+}  # fmt: skip
 _MORE: Mapping[str, dict[str, Any]] = {
     "DeepSeek-V2": {
         "topk_method": "group_limited_greedy",
@@ -50,25 +53,31 @@ _MORE: Mapping[str, dict[str, Any]] = {
     "Llama-4-Maverick-17B-128E": {"interleave_moe_layer_step": 2, "use_qk_norm": False},
     "Mistral-7B-v0.1": {"sliding_window": 4096},
     "MiniMax-M2/M2.5": {"rotary_dim": 64},
+    "Granite-4.0-H-Small": _GRANITE
+    | {
+        "layer_types": ["full_attention" if n % 10 == 5 else "linear_attention" for n in range(40)],
+        "mamba_d_state": 128,
+        "shared_intermediate_size": 1536,
+        "rms_norm_eps": 1e-5,
+    },
+    "Bamba-9B": {"attn_layer_indices": [9, 18, 27], "mamba_d_state": 128},
     "gpt-oss-20b": {"layer_types": ["sliding_attention", "full_attention"] * 12},
 }
 """What a row's `other_parts` say that its columns do not."""
 
 _NO_DROPOUT = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
 _GROUPED = {"head_dim": 128, "num_key_value_heads": 8}
-_GRANITE = {
-    "embedding_multiplier": 12.0, "residual_multiplier": 0.22, "attention_multiplier": 0.0078125, "logits_scaling": 16.0,
-}  # fmt: skip
 _PLAIN = """smollm3 ernie4_5 qwen2_vl qwen3_vl qwen3_vl_moe qwen2_moe gemma olmo2 olmoe ministral3 mistral4 cwm iquestcoder
     exaone exaone4 exaone_moe helium youtu hy_v3 paddleocr_vl qwen2_5_omni_thinker glm4v glm_ocr olmo hyperclovax minicpm3
     cohere cohere2 stablelm starcoder2 phi persimmon gpt_neox arcee jais2 flex_olmo mellum solar_open sarvam_moe sarvam_mla
-    glm4_moe_lite deepseek_v32 glm_moe_dsa qwen3_next qwen3_5 qwen3_5_moe"""
+    glm4_moe_lite deepseek_v32 glm_moe_dsa qwen3_next qwen3_5 qwen3_5_moe bamba"""
 GIVEN: Mapping[str, dict[str, Any]] = {kind: {} for kind in _PLAIN.split()} | {
     "ministral": _GROUPED, "hunyuan_v1_dense": _GROUPED, "hunyuan_vl": _GROUPED, "nemotron": {"num_key_value_heads": 8},
     "hunyuan_v1_moe": _GROUPED | {"num_experts": 64, "moe_topk": 8, "intermediate_size": 3072},
     "dots1": {"n_routed_experts": 128, "num_experts_per_tok": 6, "n_shared_experts": 2, "first_k_dense_replace": 1},
     "glm4v_moe": {"head_dim": 128}, "qwen3_omni_moe_thinker": {"num_attention_heads": 32, "head_dim": 128},
-    "granite": _GRANITE, "granitemoe": _GRANITE, "granitemoeshared": _GRANITE | {"shared_intermediate_size": 1024},
+    "granite": _GRANITE, "granitemoe": _GRANITE, "granitemoehybrid": _GRANITE,
+    "granitemoeshared": _GRANITE | {"shared_intermediate_size": 1024},
     "bloom": {"hidden_size": 4096, "n_layer": 30, "n_head": 32},
     "gpt2": _NO_DROPOUT, "gpt_bigcode": _NO_DROPOUT, "opt": {"dropout": 0.0},
     "seed_oss": {"attention_dropout": 0.0, "residual_dropout": 0.0},
@@ -144,7 +153,10 @@ def count(data: Mapping[str, Any]) -> tuple[int, int]:
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
     kind = AS.get(data["model_type"], data["model_type"])
-    config = CONFIG_MAPPING[kind].from_dict({**data, "model_type": kind})
+    plain = {
+        key: value for key, value in data.items() if key != "time_step_limit"
+    }  # a list that from_dict does not read
+    config = CONFIG_MAPPING[kind].from_dict({**plain, "model_type": kind})
     is_text = "text_config" not in data and kind in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
     build = AutoModelForCausalLM if is_text else AutoModelForImageTextToText
     with torch.device("meta"):

@@ -68,6 +68,10 @@ _DELTA = _HEADS | {
     "layer_types": ["linear_attention", "full_attention"] * 2,
 }  # fmt: skip
 
+_STATE_SPACE = {
+    "mamba_n_heads": 8, "mamba_d_head": 8, "mamba_d_state": 6, "mamba_n_groups": 2, "mamba_expand": 2, "mamba_chunk_size": 4,
+}  # fmt: skip
+
 TINY: Mapping[str, dict[str, Any]] = {
     "llama": {}, "mistral": _WINDOW, "ministral": _HEADS | _IN_TURN,
     "ministral3": _HEADS | {"rope_parameters": _TEMPERED}, "smollm3": {}, "internlm3": _HEADS, "ernie4_5": _HEADS,
@@ -80,6 +84,10 @@ TINY: Mapping[str, dict[str, Any]] = {
     "olmo": {}, "olmo2": {}, "olmo3": _WINDOW, "mixtral": _FOUR, "olmoe": {"num_experts": 8, "num_experts_per_tok": 2},
     "flex_olmo": {"num_experts": 6, "num_experts_per_tok": 2}, "granite": _GRANITE, "granitemoe": _GRANITE | _FOUR,
     "granitemoeshared": _GRANITE | _FOUR | {"shared_intermediate_size": 20}, "hyperclovax": _GRANITE,
+    "granitemoehybrid": _GRANITE | _FOUR | _STATE_SPACE | {
+        "shared_intermediate_size": 20, "layer_types": ["linear_attention", "full_attention"] * 2,
+    },
+    "bamba": _STATE_SPACE | {"mamba_n_groups": 1, "attn_layer_indices": [1, 2]},
     "minicpm3": _MLA | {"dim_model_base": 16}, "cohere": {}, "cohere2": _WINDOW,
     "stablelm": {"use_qkv_bias": True, "use_parallel_residual": True, "partial_rotary_factor": 0.5}, "starcoder2": {}, "phi": {},
     "persimmon": {}, "gpt_neox": {"hidden_act": "gelu_new", "rotary_pct": 0.5}, "nemotron": {}, "arcee": _HEADS, "jais2": _HEADS,
@@ -209,7 +217,7 @@ _NORMS = {
     r"(self_attn|attention)\.(q_norm|query_layernorm|q_layernorm|q_a_layernorm)": "attention.query_norm",
     r"(self_attn|attention)\.(k_norm|key_layernorm|k_layernorm)": "attention.key_norm",
     r"self_attn\.kv_a_layernorm": "attention.key_value_norm", r"indexer\.k_norm": "attention.indexer.key_norm",
-    r"linear_attn\.(o_)?norm": "attention.core.norm",
+    r"linear_attn\.(o_)?norm": "attention.core.norm", r"mamba\.norm": "attention.norm", "pre_ff_layernorm": "feed_forward_norm",
     r"input_layernorm|ln_1|ln_attn|self_attn_layer_norm": "attention_norm",
     r"post_self_attn_layernorm|post_norm1": "attended_norm",
     r"post_mlp_layernorm|post_norm2|post_feedforward_layernorm": "fed_forward_norm",
@@ -263,6 +271,9 @@ def _of_block(kind: str, config: TransformerConfig, name: str, what: str, value:
     if name.startswith("linear_attn"):
         yield from _of_delta(config, leaf, value)
         return
+    if name.startswith("mamba"):
+        yield from _of_state_space(config, leaf, what, value)
+        return
     if value.ndim == 3 or leaf in ("sinks", "gate_up_proj_bias", "down_proj_bias") or "correction" in leaf:
         yield from _of_experts(kind, leaf, value)
         return
@@ -296,6 +307,38 @@ def _of_delta(c: TransformerConfig, leaf: str, value: Array) -> Iterator[tuple[s
         "in_proj_qkvz": "mixed.weight", "in_proj_ba": "rates.weight", "conv1d": "core.convolution.weight",
     }  # fmt: skip
     yield f"attention.{names[leaf]}", value.reshape(-1) if leaf == "A_log" else value
+
+
+def _of_state_space(c: TransformerConfig, leaf: str, what: str, value: Array) -> Iterator[tuple[str, Array]]:
+    """Weights of state-space layers: of a group the queries, which come last in the class, stand before its keys."""
+    s = c.state_space
+    assert s is not None
+    size = s.groups * s.state_size
+
+    def keys(part: Array) -> Array:
+        by_group = part.reshape(2, s.groups, s.state_size, *part.shape[1:])[::-1]
+        return np.concatenate([*by_group], axis=1).reshape(part.shape)
+
+    if leaf == "in_proj":
+        gate, values, both, step = np.split(value, np.cumsum([s.width, s.width, 2 * size]))
+        parts = {"gate": gate, "value": values, "key": keys(both), "step": step}
+        yield from ((f"attention.{name}.{what}", part) for name, part in parts.items())
+    elif leaf == "conv1d":
+        value = value.reshape(s.width + 2 * size, -1)
+        for name, heads, part in (
+            ("convolution", s.heads, value[: s.width]),
+            ("key_convolution", s.groups, keys(value[s.width :])),
+        ):
+            by_tap = part.reshape(heads, -1, part.shape[-1]).transpose(2, 0, 1)[:, :, None]
+            yield f"attention.core.{name}.{what}", by_tap if what == "weight" else part[:, 0]
+    else:
+        names = {
+            "dt_bias": "core.decay.bias",
+            "A_log": "core.decay.log_decay",
+            "D": "core.skip",
+            "out_proj": f"output.{what}",
+        }
+        yield f"attention.{names[leaf]}", value
 
 
 def _grouped(c: TransformerConfig, *values: Array) -> Array:

@@ -12,6 +12,7 @@ from model_zoo.experts import MixtureOfExperts, empty_places
 from model_zoo.indexer import unseen
 from model_zoo.latent_attention import LatentAttention
 from model_zoo.layers import FeedForward, GatedFeedForward, Norm, SelfAttention, attention_mask, dtype_of, rotary_tables
+from model_zoo.state_space import StateSpace
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ class TransformerBlock(nn.Cell):
             self.attended_norm, self.fed_forward_norm = (Norm(config, config.hidden_size) for _ in range(2))
         tables, mask = shared.rotary.get(kind.rotary_base) if kind.rotary else None, shared.mask[kind.window]
         if kind.linear:
-            self.attention = GatedDelta(config)
+            self.attention = StateSpace(config) if config.delta is None else GatedDelta(config)
         elif config.latent_attention is not None:
             self.attention = LatentAttention(config, tables, mask, shared.index_rotary, kind.shares_choice)
         else:

@@ -9,6 +9,7 @@ from model_zoo.build_experts import mixture_of_experts
 from model_zoo.build_latent_attention import latent_attention
 from model_zoo.build_layers import Layers
 from model_zoo.build_phase import phase_graph
+from model_zoo.build_state_space import state_space
 from model_zoo.config import BlockKind, TransformerConfig
 from model_zoo.emitter import Value
 from ms_symtensor.tensor.graph import Constant, Graph, TensorType
@@ -17,10 +18,10 @@ PARAMETER_ORDER = (
     "output_table", "key_cache", "value_cache", "latent_cache", "word_embedding", "layers", "attention_norm",
     "feed_forward_norm", "attended_norm", "fed_forward_norm", "attention", "feed_forward", "router", "experts", "shared",
     "shared_gate", "query_down", "key_value_down", "query", "query_rotary", "key", "value", "key_rotary", "query_norm",
-    "key_value_norm", "key_norm", "head_weight", "mixed", "rates", "step_down", "step", "core", "convolution", "decay",
-    "log_decay", "softmax", "output", "indexer", "gate_down", "gate", "up", "down", "gate_scale", "up_scale", "down_scale",
-    "gate_bias", "up_bias", "down_bias",
-    "sink", "dense", "hidden_norm", "embedding_norm", "project", "block", "norm", "head", "second_token",
+    "key_value_norm", "key_norm", "head_weight", "mixed", "rates", "step_down", "step", "core", "skip", "key_convolution",
+    "convolution", "decay", "log_decay", "softmax", "output", "indexer", "gate_down", "gate", "up", "down", "gate_scale",
+    "up_scale", "down_scale", "gate_bias", "up_bias", "down_bias", "sink", "dense", "hidden_norm", "embedding_norm", "project",
+    "block", "norm", "head", "second_token",
     "position_embedding", "type_embedding", "transform", "table", "weight", "scale", "bias", "correction", "scores", "low_rank",
     "gamma", "beta",
 )  # fmt: skip
@@ -61,7 +62,7 @@ class _Network(Layers):
 
     def attend(self, x: Value, kind: BlockKind) -> Value:
         if kind.linear:
-            return gated_delta(self, x)
+            return state_space(self, x) if self.config.delta is None else gated_delta(self, x)
         if self.config.latent_attention is None:
             return self.self_attention(x, kind)
         shared = self.chosen if kind.shares_choice else None

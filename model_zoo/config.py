@@ -147,12 +147,39 @@ class DeltaSizes:
 
 
 @dataclass(frozen=True)
+class StateSpaceSizes:
+    """Mamba-2's layer (arXiv:2405.21060): heads of values, in groups that share queries and keys, `state_size` wide, and the
+    tokens that the convolution before them sees. `least_step`: no token's step is smaller.
+    """
+
+    heads: int
+    head_size: int
+    groups: int
+    state_size: int
+    kernel: int = 4
+    conv_bias: bool = True
+    bias: bool = False  # of the projections
+    least_step: float = 0.0
+    chunk: int = DELTA_CHUNK  # tokens that are done at once, of a shorter sample all
+
+    @property
+    def width(self) -> int:
+        """Channels of the values of all heads."""
+        return self.heads * self.head_size
+
+    @property
+    def key_times(self) -> int:
+        """How often a group's queries and keys are repeated; those of a single group are broadcast."""
+        return self.heads // self.groups if self.groups > 1 else 1
+
+
+@dataclass(frozen=True)
 class BlockKind:
     """What may differ from block to block.
 
     `window`: tokens that a query sees, itself among them; 0: all up to itself. `rotary_base` 0: the network's. `linear`: gated
-    linear attention in the place of attention. `shares_choice`: its queries see the keys that the last indexer before it chose,
-    and it has none of its own (arXiv:2603.12201).
+    linear attention, or a state-space layer, in the place of attention. `shares_choice`: its queries see the keys that the last
+    indexer before it chose, and it has none of its own (arXiv:2603.12201).
     """
 
     experts: bool = False
@@ -227,6 +254,7 @@ class TransformerConfig:
     latent_attention: LatentSizes | None = None
     indexer: IndexerSizes | None = None  # frozen: what it chooses has no gradient
     delta: DeltaSizes | None = None  # of the blocks whose kind is `linear`
+    state_space: StateSpaceSizes | None = None  # likewise, in place of `delta`
     attention_gate: bool = False  # a sigmoid of the token weights what attention's heads give (Qwen3-Next)
     second_token_weight: float = 0.0  # of the loss of the token after the next; 0: it is not predicted
     dense_layers: int = 0  # so many blocks before the first one with experts
@@ -265,6 +293,7 @@ class TransformerConfig:
             raise InputError(f"{self.name}: experts whose input is weighted have no biases")
         self._require_attention()
         self._require_delta()
+        self._require_state_space()
         if self.compute_dtype not in COMPUTE_DTYPES:
             known = ", ".join(COMPUTE_DTYPES)
             raise InputError(f"{self.name}: unknown compute_dtype {self.compute_dtype!r}; known: {known}")
@@ -311,10 +340,32 @@ class TransformerConfig:
                 f" which it makes chunks of {DELTA_CHUNK} tokens"
             )
 
+    def _require_state_space(self) -> None:
+        sizes = self.state_space
+        if sizes is None:
+            return
+        if sizes.heads % sizes.groups:
+            raise InputError(
+                f"{self.name}: {sizes.heads} heads of state-space layers do not divide by {sizes.groups} groups"
+            )
+        if self.seq_length % self.chunk_tokens and any(kind.linear for kind in self.kinds):
+            raise InputError(
+                f"{self.name}: seq_length is {self.seq_length}; state-space layers take up to {sizes.chunk} tokens, or a"
+                f" multiple of {sizes.chunk}, of which they make chunks"
+            )
+
     @property
-    def delta_chunk(self) -> int:
-        """Tokens of a chunk of linear attention."""
-        return min(self.delta.chunk if self.delta is not None else DELTA_CHUNK, self.seq_length)
+    def key_groups(self) -> int:
+        """Groups of heads in linear attention, or in a state-space layer, that share queries and keys."""
+        if self.state_space is not None:
+            return self.state_space.groups
+        return self.delta.key_heads if self.delta is not None else 1
+
+    @property
+    def chunk_tokens(self) -> int:
+        """Tokens of a chunk of linear attention, or of a state-space layer."""
+        sizes = self.delta or self.state_space
+        return min(sizes.chunk if sizes is not None else DELTA_CHUNK, self.seq_length)
 
     @property
     def is_gated(self) -> bool:

@@ -129,13 +129,14 @@ def _network(data: Mapping[str, Any], name: str, seq_length: int | None, approxi
     _require_parts(family, facts)
     derived.read_rope(facts)
     derived.fill_delta(facts)
+    derived.fill_state_space(facts)
     layers = derived.number_of(facts, "num_layers")
     if layers > MOST_LAYERS:
         raise InputError(f"num_hidden_layers is {layers}; it must be at most {MOST_LAYERS}")
     facts["seq_length"] = seq_length or min(
         DEFAULT_SEQ_LENGTH, facts.get("max_position_embeddings") or facts.get("longest") or math.inf
     )
-    there = {FULL, SLIDING, *([LINEAR] if "delta.key_heads" in facts else [])}
+    there = {FULL, SLIDING, *([LINEAR] if {"delta.key_heads", "state_space.heads"} & facts.keys() else [])}
     for part in sorted({*attention_types(facts, layers)} - there):
         if part == INDEXED and "indexer.heads" in facts:
             continue
@@ -228,7 +229,7 @@ def _config(name: str, facts: dict[str, Any], kinds: tuple[BlockKind, ...]) -> T
         "sinks": bool(facts.get("sinks")), "head_bias": bool(facts.get("head_bias")),
         "rotary_base": float(facts.get("rotary_base") or 10000.0), "latent_attention": latent, "experts": experts,
         "indexer": derived.indexer_sizes(facts, latent),
-        "delta": derived.delta_sizes(facts) if any(kind.linear for kind in kinds) else None,
+        **derived.linear_sizes(facts, any(kind.linear for kind in kinds)),
         "attention_gate": bool(facts.get("attention_gate")),
         "second_token_weight": derived.second_token_weight(facts), "dense_layers": 0 if kinds != prefix else dense,
         "kinds": kinds if kinds != prefix else (), "seq_length": int(facts["seq_length"]),

@@ -19,23 +19,29 @@ from model_zoo.layers import Linear, dtype_of, weight
 
 
 class Decay(nn.Cell):
-    """-exp(log_decay) * softplus(x + bias) of x [batch, heads, seq, 1], float32; of channels [batch, heads, key_size, seq]."""
+    """The steps softplus(x + bias) of x [batch, heads, seq, 1], at least `least`, and the decays -exp(log_decay) times the step,
+    float32; of channels [batch, heads, channels, seq].
+    """
 
-    def __init__(self, config: TransformerConfig, delta: DeltaSizes) -> None:
+    def __init__(self, config: TransformerConfig, heads: int, channels: int = 1, least: float = 0.0) -> None:
         super().__init__()
-        heads, self.channels = delta.value_heads, delta.key_size if delta.channel_rank else 1
+        self.channels, self.is_limited = channels, least > 0
         self.log_decay = weight((heads,), config, "zeros", trains=config.trains_base)
         self.bias = weight((heads * self.channels,), config, "ones", trains=config.trains_base)
         self.cast_step, self.cast_bias, self.cast_rate = ops.Cast(), ops.Cast(), ops.Cast()
         self.add_bias, self.softplus, self.exp_rate = ops.Add(), ops.Softplus(), ops.Exp()
         self.widen_bias, self.widen_rate = ops.Reshape(), ops.Reshape()
         self.mul_rate, self.neg = ops.Mul(), ops.Neg()
+        if self.is_limited:
+            self.least, self.limit = Tensor(least, ms.float32), ops.Maximum()
 
-    def construct(self, x: Tensor) -> Tensor:
+    def construct(self, x: Tensor) -> tuple[Tensor, Tensor]:
         heads = x.shape[1]
         bias = self.widen_bias(self.cast_bias(self.bias, ms.float32), (heads, self.channels, 1))
         rate = self.widen_rate(self.exp_rate(self.cast_rate(self.log_decay, ms.float32)), (heads, 1, 1))
-        return self.neg(self.mul_rate(self.softplus(self.add_bias(self.cast_step(x, ms.float32), bias)), rate))
+        step = self.softplus(self.add_bias(self.cast_step(x, ms.float32), bias))
+        step = self.limit(step, self.least) if self.is_limited else step
+        return step, self.neg(self.mul_rate(step, rate))
 
 
 class Tap(nn.Cell):
@@ -55,16 +61,18 @@ class Tap(nn.Cell):
 
 
 class CausalConvolution(nn.Cell):
-    """silu of the sum of x [batch, heads, seq, size] and the tokens before, each channel with weights of its own."""
+    """silu of the sum of x [batch, heads, seq, size] and the tokens before, each channel with weights of its own (and a bias)."""
 
-    def __init__(self, config: TransformerConfig, delta: DeltaSizes) -> None:
+    def __init__(self, config: TransformerConfig, heads: int, size: int, kernel: int, has_bias: bool = False) -> None:
         super().__init__()
-        self.compute_dtype = dtype_of(config.compute_dtype)
-        heads, size, kernel = delta.key_heads, delta.group_size, delta.kernel
+        self.compute_dtype, self.has_bias = dtype_of(config.compute_dtype), has_bias
         self.weight = weight((kernel, heads, 1, size), config, trains=config.trains_base)
         self.before = Tensor(np.zeros((config.batch_size, heads, kernel - 1, size), np.float16), self.compute_dtype)
         self.cast_weight, self.split_weight, self.pad = ops.Cast(), ops.Split(0, kernel), ops.Concat(axis=2)
         self.taps, self.kernel = nn.CellList([Tap(number, config.seq_length) for number in range(kernel)]), kernel
+        if has_bias:
+            self.bias = weight((heads * size,), config, "zeros", trains=config.trains_base)
+            self.cast_bias, self.widen_bias, self.add_bias = ops.Cast(), ops.Reshape(), ops.Add()
         self.silu = SiLU()
 
     def construct(self, x: Tensor) -> Tensor:
@@ -73,29 +81,35 @@ class CausalConvolution(nn.Cell):
         total = None
         for number in range(self.kernel):
             total = self.taps[number](padded, weights[number], total)
+        if self.has_bias:
+            _, heads, _, size = x.shape
+            bias = self.widen_bias(self.cast_bias(self.bias, self.compute_dtype), (1, heads, 1, size))
+            total = self.add_bias(total, bias)
         return self.silu(total)
 
 
 class ChunkedKeys(nn.Cell):
-    """x [batch, key_heads, seq, 2 * key_size], queries and keys, as vectors of length one for every value head, in chunks: twice
-    [batch, value_heads, chunks, tokens, key_size].
+    """x [batch, key_heads, seq, 2 * key_size], queries and keys, in chunks, each head as often as `times` says: twice
+    [batch, heads, chunks, tokens, key_size]. `normed`: as vectors of length one.
     """
 
-    def __init__(self, config: TransformerConfig, delta: DeltaSizes) -> None:
+    def __init__(self, config: TransformerConfig, size: int, heads: int, times: int, normed: bool = True) -> None:
         super().__init__()
-        self.compute_dtype, self.chunk_size = dtype_of(config.compute_dtype), config.delta_chunk
-        self.size, self.heads, self.times = delta.key_size, delta.value_heads, delta.value_heads // delta.key_heads
-        self.split_pair, self.cast_in, self.cast_out = ops.Reshape(), ops.Cast(), ops.Cast()
-        self.gamma = Tensor(np.full(self.size, self.size**-0.5, np.float32))
-        self.norm = ops.RmsNorm(KEY_EPSILON / self.size)
+        self.compute_dtype, self.chunk_size = dtype_of(config.compute_dtype), config.chunk_tokens
+        self.size, self.heads, self.times, self.is_normed = size, heads * times, times, normed
+        if normed:
+            self.split_pair, self.cast_in, self.cast_out = ops.Reshape(), ops.Cast(), ops.Cast()
+            self.gamma = Tensor(np.full(size, size**-0.5, np.float32))
+            self.norm = ops.RmsNorm(KEY_EPSILON / size)
         if self.times > 1:
             self.flatten, self.tile = ops.Reshape(), ops.Tile()
         self.chunk, self.split_keys = ops.Reshape(), ops.Split(4, 2)
 
     def construct(self, x: Tensor) -> tuple[Tensor, Tensor]:
         batch, heads, seq, _ = x.shape
-        x = self.split_pair(x, (batch, heads, seq, 2, self.size))
-        x = self.cast_out(self.norm(self.cast_in(x, ms.float32), self.gamma)[0], self.compute_dtype)
+        if self.is_normed:
+            x = self.split_pair(x, (batch, heads, seq, 2, self.size))
+            x = self.cast_out(self.norm(self.cast_in(x, ms.float32), self.gamma)[0], self.compute_dtype)
         if self.times > 1:
             x = self.tile(self.flatten(x, (batch, heads, 1, seq * 2 * self.size)), (1, 1, self.times, 1))
         x = self.chunk(x, (batch, self.heads, seq // self.chunk_size, self.chunk_size, 2 * self.size))
@@ -196,7 +210,7 @@ class ChannelPairs(nn.Cell):
 
     def __init__(self, config: TransformerConfig, delta: DeltaSizes) -> None:
         super().__init__()
-        chunk, self.chunks = config.delta_chunk, config.seq_length // config.delta_chunk
+        chunk, self.chunks = config.chunk_tokens, config.seq_length // config.chunk_tokens
         self.compute_dtype, self.levels = dtype_of(config.compute_dtype), levels_of(chunk)
         self.chunk_decay, self.sums, self.sum_decays = ops.Reshape(), Tensor(sums_of(chunk)), ops.BatchMatMul()
         self.turn, self.exp, self.cast, self.split_levels = ops.Transpose(), ops.Exp(), ops.Cast(), ops.Reshape()
@@ -234,6 +248,44 @@ class ChannelPairs(nn.Cell):
         return gram, seen, since, until
 
 
+class Between(nn.Cell):
+    """exp(later - earlier) for pairs of sums of decays, [.., size, 1] and [.., size] -> [.., size, size], float32; zero where the
+    earlier one stands behind the later one, and with the later one too if not `own`.
+    """
+
+    def __init__(self, size: int, own: bool) -> None:
+        super().__init__()
+        self.row, self.sub, self.hide, self.exp = ops.Reshape(), ops.Sub(), ops.Add(), ops.Exp()
+        self.hidden = Tensor(np.triu(np.full((size, size), HIDDEN, np.float32), k=1 if own else 0))
+
+    def construct(self, later: Tensor, earlier: Tensor) -> Tensor:
+        row = self.row(earlier, (*earlier.shape[:-1], 1, earlier.shape[-1]))
+        return self.exp(self.hide(self.sub(later, row), self.hidden))
+
+
+class Fading(nn.Cell):
+    """How far heads fade in chunks, of their decays [batch, heads, seq, 1]: between two tokens [batch, heads, chunks, tokens,
+    tokens], float32, since a chunk's beginning and until its end [.., tokens, 1]; the decay of all of it [.., 1, 1], float32.
+    """
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__()
+        self.chunk_size, self.compute_dtype = config.chunk_tokens, dtype_of(config.compute_dtype)
+        self.chunk, self.sum, self.column = ops.Reshape(), ops.CumSum(), ops.Reshape()
+        self.between, self.exp_since, self.cast_since = Between(self.chunk_size, True), ops.Exp(), ops.Cast()
+        self.cut_last, self.sub_last, self.exp_until, self.cast_until = ops.Slice(), ops.Sub(), ops.Exp(), ops.Cast()
+
+    def construct(self, decay: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        batch, heads, seq, _ = decay.shape
+        chunks, chunk = seq // self.chunk_size, self.chunk_size
+        decay = self.sum(self.chunk(decay, (batch, heads, chunks, chunk)), 3)
+        column = self.column(decay, (batch, heads, chunks, chunk, 1))
+        since = self.cast_since(self.exp_since(column), self.compute_dtype)
+        last = self.cut_last(column, (0, 0, 0, chunk - 1, 0), (batch, heads, chunks, 1, 1))
+        until = self.cast_until(self.exp_until(self.sub_last(last, column)), self.compute_dtype)
+        return self.between(column, decay), since, until, last
+
+
 class DeltaRule(nn.Cell):
     """What the tokens read, [batch, heads, chunks, tokens, value_size]; query, key and value so, beta and decay [batch, heads,
     seq, 1], a decay of channels [batch, heads, key_size, seq].
@@ -241,31 +293,24 @@ class DeltaRule(nn.Cell):
 
     def __init__(self, config: TransformerConfig, delta: DeltaSizes) -> None:
         super().__init__()
-        chunk, self.chunks = config.delta_chunk, config.seq_length // config.delta_chunk
+        chunk, self.chunks = config.chunk_tokens, config.seq_length // config.chunk_tokens
         self.compute_dtype, self.by_channel = dtype_of(config.compute_dtype), delta.channel_rank > 0
         self.chunk_beta, self.mul_beta_key, self.cast_gram = ops.Reshape(), ops.Mul(), ops.Cast()
         if self.by_channel:
             self.pairs = ChannelPairs(config, delta)
         else:
-            self.chunk_decay, self.sum_decay = ops.Reshape(), ops.CumSum()
-            self.decay_row, self.decay_column, self.sub_decay = ops.Reshape(), ops.Reshape(), ops.Sub()
-            self.later = Tensor(np.triu(np.full((chunk, chunk), HIDDEN, np.float32), k=1))
-            self.hide_later, self.exp_between, self.cast_between = ops.Add(), ops.Exp(), ops.Cast()
+            self.fading, self.cast_between = Fading(config), ops.Cast()
             self.gram, self.mul_between = ops.BatchMatMul(transpose_b=True), ops.Mul()
             self.attend, self.mul_seen = ops.BatchMatMul(transpose_b=True), ops.Mul()
         self.earlier, self.hide_own = Tensor(np.tril(np.ones((chunk, chunk), np.float32), k=-1)), ops.Mul()
         self.inverse, self.cast_inverse = UnitInverse(chunk), ops.Cast()
         self.mul_beta_value, self.solve, self.read_chunk = ops.Mul(), ops.BatchMatMul(), ops.BatchMatMul()
         if self.chunks > 1:
-            self.cut_last, self.neg_since, self.mul_since_key = ops.Slice(), ops.Neg(), ops.Mul()
-            if not self.by_channel:
-                self.exp_since, self.cast_since, self.sub_last = ops.Exp(), ops.Cast(), ops.Sub()
-                self.exp_until, self.cast_until, self.exp_last, self.cast_last = (
-                    ops.Exp(),
-                    ops.Cast(),
-                    ops.Exp(),
-                    ops.Cast(),
-                )
+            self.neg_since, self.mul_since_key = ops.Neg(), ops.Mul()
+            if self.by_channel:
+                self.cut_last = ops.Slice()
+            else:
+                self.exp_last, self.cast_last = ops.Exp(), ops.Cast()
             self.solve_key, self.mul_until_key = ops.BatchMatMul(), ops.Mul()
             self.fade, self.write = ops.BatchMatMul(transpose_a=True), ops.BatchMatMul(transpose_a=True)
             self.kept = Tensor(np.eye(delta.key_size, dtype=np.float32), self.compute_dtype)
@@ -287,10 +332,7 @@ class DeltaRule(nn.Cell):
             faded, until = pairs[2], pairs[3]
             last = self.cut_last(faded, (0, 0, 0, chunk - 1, 0), (batch, heads, chunks, 1, size))
             return self.across((query, key), (inverse, solved, seen), written, (faded, until, last))
-        decay = self.sum_decay(self.chunk_decay(decay, (batch, heads, chunks, chunk)), 3)
-        row = self.decay_row(decay, (batch, heads, chunks, 1, chunk))
-        column = self.decay_column(decay, (batch, heads, chunks, chunk, 1))
-        between = self.exp_between(self.hide_later(self.sub_decay(column, row), self.later))
+        between, since, until, last = self.fading(decay)
         written = self.mul_beta_key(key, beta)
         system = self.cast_gram(self.gram(written, key), ms.float32)
         system = self.hide_own(self.mul_between(system, between), self.earlier)
@@ -299,10 +341,7 @@ class DeltaRule(nn.Cell):
         seen = self.mul_seen(self.attend(query, key), self.cast_between(between, self.compute_dtype))
         if self.chunks == 1:
             return self.read_chunk(seen, self.solve(inverse, solved))
-        faded = self.cast_since(self.exp_since(column), self.compute_dtype)
-        last = self.cut_last(column, (0, 0, 0, chunk - 1, 0), (batch, heads, chunks, 1, 1))
-        until = self.cast_until(self.exp_until(self.sub_last(last, column)), self.compute_dtype)
-        return self.across((query, key), (inverse, solved, seen), written, (faded, until, last))
+        return self.across((query, key), (inverse, solved, seen), written, (since, until, last))
 
     def across(
         self, read: tuple[Tensor, ...], chunk: tuple[Tensor, ...], written: Tensor, decays: tuple[Tensor, ...]
@@ -371,7 +410,7 @@ class DeltaCore(nn.Cell):
     def __init__(self, config: TransformerConfig, delta: DeltaSizes) -> None:
         super().__init__()
         self.key_size, self.value_size, self.heads = delta.key_size, delta.value_size, delta.value_heads
-        self.group_size, self.group_values, self.chunk_size = delta.group_size, delta.group_values, config.delta_chunk
+        self.group_size, self.group_values, self.chunk_size = delta.group_size, delta.group_values, config.chunk_tokens
         self.by_channel = delta.channel_rank > 0
         if not self.by_channel:
             self.cut_gate, self.gate, self.cut_mixed = ops.Slice(), ValueHeads(delta), ops.Slice()
@@ -379,14 +418,16 @@ class DeltaCore(nn.Cell):
         self.joins_gate = delta.value_heads > delta.key_heads
         if self.joins_gate:
             self.join_gate = ops.Reshape()
-        self.convolution = CausalConvolution(config, delta)
-        self.cut_keys, self.keys, self.cut_value = ops.Slice(), ChunkedKeys(config, delta), ops.Slice()
+        self.convolution = CausalConvolution(config, delta.key_heads, delta.group_size, delta.kernel)
+        self.cut_keys, self.cut_value = ops.Slice(), ops.Slice()
+        self.keys = ChunkedKeys(config, delta.key_size, delta.key_heads, delta.value_heads // delta.key_heads)
         self.value, self.chunk_value = ValueHeads(delta), ops.Reshape()
         self.sigmoid_beta = ops.Sigmoid()
         self.is_scaled = delta.largest_beta != 1.0
         if self.is_scaled:
             self.largest, self.scale_beta = Tensor(delta.largest_beta, dtype_of(config.compute_dtype)), ops.Mul()
-        self.decay, self.rule = Decay(config, delta), DeltaRule(config, delta)
+        self.decay = Decay(config, delta.value_heads, delta.key_size if self.by_channel else 1)
+        self.rule = DeltaRule(config, delta)
         self.join_chunks, self.norm = ops.Reshape(), GatedNorm(config, delta)
 
     def construct(self, mixed: Tensor, rates: Tensor, step: Tensor | None = None, gate: Tensor | None = None) -> Tensor:
@@ -406,7 +447,8 @@ class DeltaCore(nn.Cell):
             beta, step = self.split_rates(rates)
         beta = self.sigmoid_beta(beta)
         beta = self.scale_beta(beta, self.largest) if self.is_scaled else beta
-        out = self.rule(query, key, value, beta, self.decay(step))
+        _, decay = self.decay(step)
+        out = self.rule(query, key, value, beta, decay)
         return self.norm(self.join_chunks(out, (batch, self.heads, seq, self.value_size)), gate)
 
 

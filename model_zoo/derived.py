@@ -4,9 +4,9 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from model_zoo.config import DEFAULT_SEQ_LENGTH, DeltaSizes, Experts, IndexerSizes, LatentSizes
+from model_zoo.config import DEFAULT_SEQ_LENGTH, DeltaSizes, Experts, IndexerSizes, LatentSizes, StateSpaceSizes
 from model_zoo.fact_types import typed
-from model_zoo.families import ACTIVATIONS, DELTA_KEYS, KEYS, UNGATED
+from model_zoo.families import ACTIVATIONS, DELTA_KEYS, KEYS, STATE_SPACE_KEYS, UNGATED
 from model_zoo.layer_kinds import FULL, LINEAR, SLIDING
 from ms_symtensor.errors import InputError
 
@@ -17,7 +17,7 @@ _SECOND_TOKEN_WEIGHT = (
 
 def number_of(facts: Mapping[str, Any], fact: str) -> int:
     """A size of at least 1."""
-    keys = [key for key, meant in (KEYS | DELTA_KEYS).items() if meant == fact]
+    keys = [key for key, meant in (KEYS | DELTA_KEYS | STATE_SPACE_KEYS).items() if meant == fact]
     value = facts.get(fact)
     if value is None:
         raise InputError(f"lacks {' or '.join(keys[:2])}: give it, or --dim {keys[0]}=N")
@@ -133,6 +133,52 @@ def delta_sizes(facts: Mapping[str, Any]) -> DeltaSizes:
     return sizes
 
 
+def fill_state_space(facts: dict[str, Any]) -> None:
+    """The size of a head that is not told. A network without experts has the shared one as its feed-forward.
+
+    Errors: InputError for heads that do not make up `expand` times the hidden size, and for steps with a limit of their own.
+    """
+    if facts.get("experts.number") == 0 and facts.get("experts.shared_size"):
+        facts["intermediate_size"] = facts["experts.shared_size"]
+    if facts.get("state_space.expand"):
+        width, heads = (
+            facts["state_space.expand"] * number_of(facts, "hidden_size"),
+            number_of(facts, "state_space.heads"),
+        )
+        if facts.get("state_space.head_size") in (None, "auto"):
+            facts["state_space.head_size"] = width // heads
+        if facts["state_space.head_size"] * heads != width:
+            raise InputError(
+                f"{heads} state-space heads of {facts['state_space.head_size']} make not mamba_expand: {width} channels"
+            )
+    least, most = facts.get("state_space.limits") or (0.0, math.inf)
+    if least != 0 or most not in (math.inf, {"__float__": "Infinity"}):
+        raise InputError(
+            f"time_step_limit is {[least, most]}: the zoo's steps have no limit; --dim time_step_limit=null"
+        )
+
+
+def state_space_sizes(facts: Mapping[str, Any]) -> StateSpaceSizes:
+    """The heads of state-space layers. Errors: InputError for sizes that are none, and for a convolution of one token."""
+    names = ("heads", "head_size", "groups", "state_size", "kernel")
+    sizes = StateSpaceSizes(
+        **{name: number_of(facts, f"state_space.{name}") for name in names},
+        conv_bias=facts.get("state_space.conv_bias") is not False,
+        bias=bool(facts.get("state_space.bias")),
+        least_step=facts.get("state_space.least_step") or 0.0,
+    )
+    if sizes.kernel < 2:
+        raise InputError("mamba_d_conv is 1: the zoo's convolution sees two tokens or more")
+    return sizes
+
+
+def linear_sizes(facts: Mapping[str, Any], has_linear: bool) -> dict[str, DeltaSizes | StateSpaceSizes]:
+    """The part that stands in the place of attention, if a block has one."""
+    if not has_linear:
+        return {}
+    return {"state_space": state_space_sizes(facts)} if "state_space.heads" in facts else {"delta": delta_sizes(facts)}
+
+
 def experts_of(facts: dict[str, Any]) -> Experts:
     """The mixture. Errors: InputError for numbers that no routing has."""
     if facts.get("topk_method") == "greedy":
@@ -188,6 +234,8 @@ def read_rope(facts: dict[str, Any]) -> None:
         if of.get(key) is not None:
             facts[fact] = typed(key, fact, of[key])
     if facts.get("rotates_by_base") and "rope_theta" in rope and rope["rope_theta"] is None:
+        facts["unrotated_step"] = 1
+    if facts.get("rotates_if_said") and facts.get("position_type") != "rope":
         facts["unrotated_step"] = 1
     if rope.get("llama_4_scaling_beta"):  # 1 for the first positions
         first = typed("rope_parameters", "tempered_from", rope.get("original_max_position_embeddings"))

@@ -12,12 +12,14 @@ from model_zoo.config import (
     IndexerSizes,
     LatentSizes,
     Lora,
+    StateSpaceSizes,
     TransformerConfig,
 )
 from ms_symtensor.errors import InputError
 
 _PARTS = {
     "experts": Experts, "latent_attention": LatentSizes, "indexer": IndexerSizes, "delta": DeltaSizes, "lora": Lora,
+    "state_space": StateSpaceSizes,
 }  # fmt: skip
 _APART = ("name", "seq_length", "batch_size", "attention", "compute_dtype", "param_dtype", "lazy_inline", "phase")
 """What a plan's source says by itself."""

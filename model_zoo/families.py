@@ -75,6 +75,14 @@ DELTA_KEYS: dict[str, str] = {
 }  # fmt: skip
 """Of gated linear attention; in other families such a key is refused."""
 
+STATE_SPACE_KEYS: dict[str, str] = {
+    "mamba_n_heads": "state_space.heads", "mamba_d_head": "state_space.head_size", "mamba_n_groups": "state_space.groups",
+    "mamba_d_state": "state_space.state_size", "mamba_d_conv": "state_space.kernel", "mamba_expand": "state_space.expand",
+    "mamba_conv_bias": "state_space.conv_bias", "mamba_proj_bias": "state_space.bias",
+    "time_step_limit": "state_space.limits", "mamba_chunk_size": "",
+}  # fmt: skip
+"""Of state-space layers; in other families such a key is refused."""
+
 ACTIVATIONS = {"silu": "swiglu", "swish": "swiglu", "gelu_pytorch_tanh": "geglu", "gelu_new": "geglu", "gelu": "geglu"}
 """The gated feed-forward of an activation. Both forms of gelu cost the same; the network computes the tanh form."""
 
@@ -203,7 +211,10 @@ _REFUSED: Mapping[str, str] = {
     "linear attention": "minimax bailing_hybrid",
     "compressed attention and hyper-connections": "deepseek_v4",
     "experts beside attention and zero experts": "longcat_flash",
-    "state-space layers": "mamba mamba2 falcon_mamba jamba bamba zamba zamba2 falcon_h1 nemotron_h granitemoehybrid",
+    "state-space layers of Mamba 1": "mamba falcon_mamba jamba zamba",
+    "state-space layers alone": "mamba2 nemotron_h",
+    "attention beside state-space layers": "falcon_h1",
+    "blocks that share weights": "zamba2",
     "convolutions between blocks of attention": "lfm2 lfm2_moe",
     "ALiBi": "mpt",
     "an activation with weights": "apertus",
@@ -306,6 +317,18 @@ FAMILIES: Mapping[str, Family] = {  # the text network of a multimodal one has i
     "granitemoe": Family(keys=_GRANITE | _EXPERTS_ONLY, silent={"score_scale": 1.0}),
     "granitemoeshared": Family(
         keys=_GRANITE | _EXPERTS_ONLY | {"shared_intermediate_size": "experts.shared_size"}, silent={"score_scale": 1.0}
+    ),
+    "granitemoehybrid": Family(
+        fixed={"rotates_if_said": True}, silent={"score_scale": 1.0, "attention_layers": []},
+        keys=_GRANITE | _EXPERTS_ONLY | STATE_SPACE_KEYS | {
+            "shared_intermediate_size": "experts.shared_size", "position_embedding_type": "position_type",
+        },
+    ),
+    "bamba": Family(
+        fixed={"z_loss": 0}, silent={"rotated_share": 0.5, "attention_layers": []},
+        keys=STATE_SPACE_KEYS | {
+            "attn_layer_indices": "attention_layers", "z_loss_coefficient": "z_loss", "attn_rotary_emb": "rotated_size",
+        },
     ),
     "hyperclovax": Family(
         fixed={"branch_norm": "both", "norms_after": True},

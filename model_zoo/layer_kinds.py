@@ -8,6 +8,7 @@ from ms_symtensor.errors import InputError
 
 FULL, SLIDING, CHUNKED, LINEAR = "full_attention", "sliding_attention", "chunked_attention", "linear_attention"
 INDEXED = "indexed_attention"  # of all blocks alike, or of none
+_OLD_NAMES = {"mamba": LINEAR, "attention": FULL}
 Facts = Mapping[str, Any]
 
 
@@ -34,7 +35,10 @@ def kinds_of(facts: Facts, number: int) -> tuple[BlockKind, ...]:
 def attention_types(facts: Facts, number: int) -> list[str]:
     """The attention of every block, by transformers' names."""
     if facts.get("layer_types"):
-        return _every(facts["layer_types"], number, "layer_types")
+        return [_OLD_NAMES.get(one, one) for one in _every(facts["layer_types"], number, "layer_types")]
+    if "attention_layers" in facts:  # Bamba
+        full = facts["attention_layers"] or ()
+        return [FULL if n in full else LINEAR for n in range(number)]
     if facts.get("full_step"):  # Qwen3-Next: of so many blocks the last has full attention
         return [LINEAR if (n + 1) % facts["full_step"] else FULL for n in range(number)]
     if facts.get(

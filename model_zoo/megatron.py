@@ -105,7 +105,7 @@ def megatron_strategy(
         absorbed=_absorbed_requests(config, data_parallel, model_parallel),
         positions=context_parallel * (model_parallel if config.seq_length % (degrees // data_parallel) == 0 else 1),
         linear=frozenset(n for n in range(config.num_layers) if config.kind(n).linear),
-        key_heads=config.delta.key_heads if config.delta is not None else 1,
+        key_heads=config.key_groups,
     )
     return {op.name: rules.cuts(graph, op) for op in graph.ops if op.type not in _UNSHARDED}
 
@@ -195,6 +195,8 @@ class _Rules:
         owner = op.cell[-1] if op.cell else ""
         if self._is_linear(op) and "core" in op.cell:
             return tuple(self._in_core(op, shape) for shape in shapes), None
+        if self._is_linear(op) and owner == "norm":  # of a group of heads each
+            return tuple((self.rows, self.groups, 1)[: len(s)] if len(s) > 1 else self._gamma(op) for s in shapes), None
         if self._is_linear(op) and op.type == "Transpose":
             is_last = op.primitive == "transpose_out"
             return (
@@ -228,12 +230,17 @@ class _Rules:
     def _is_linear(self, op: Op) -> bool:
         return op.cell[:1] == ("layers",) and op.cell[2:3] == ("attention",) and int(op.cell[1]) in self.linear
 
+    def _gamma(self, op: Op) -> tuple[int, ...]:
+        return (self.groups,) if op.type == "Mul" else (1,)
+
     def _in_core(self, op: Op, shape: tuple[int, ...]) -> tuple[int, ...]:
         """Samples and heads of an input of linear attention's core; constants stay whole."""
         groups = self.core_groups
         if len(shape) >= 4:
             data = self.data if shape[0] > 1 and op.primitive != "split_weight" else 1
             return (data, groups, *(1,) * (len(shape) - 2))
+        if op.type == "CumSum":  # of a head's chunks
+            return (self.data, groups, 1)
         is_of_heads = op.cell[-1] == "decay" and op.type in ("Add", "Mul") and len(shape) == 3
         return (groups if is_of_heads else 1, *(1,) * (len(shape) - 1))[: len(shape)]
 

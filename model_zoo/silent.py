@@ -24,6 +24,10 @@ _DELTA = {
     "delta.value_size": 128, "delta.kernel": 4,
 }  # fmt: skip
 _SHORT = {"max_position_embeddings": 2048}
+_STATE_SPACE = {
+    "state_space.heads": 128, "state_space.groups": 1, "state_space.state_size": 256, "state_space.kernel": 4,
+    "state_space.expand": 2,
+}  # fmt: skip
 
 SILENT: Mapping[str, Mapping[str, Any]] = {
     "bloom": {"norm_epsilon": 1e-5},
@@ -84,6 +88,10 @@ SILENT: Mapping[str, Mapping[str, Any]] = {
     "granite": _SHORT,
     "granitemoe": _SHORT | _MIXTRAL,
     "granitemoeshared": _SHORT | _MIXTRAL,
+    "granitemoehybrid": _SHORT | _MIXTRAL | _STATE_SPACE | {"experts.shared_size": 1024},
+    "bamba": _STATE_SPACE | {
+        "n_kv_heads": 8, "intermediate_size": 14336, "max_position_embeddings": 262144, "norm_epsilon": 1e-5,
+    },
     "hyperclovax": _SHORT,
     "minicpm3": {
         "latent.query_rank": 768, "latent.key_value_rank": 256, "plain_head_dim": 64, "latent.rotary_head_dim": 32,

@@ -75,6 +75,11 @@ class Request:
     def __post_init__(self) -> None:
         if not self.config.causal or self.config.lora is not None:
             raise InputError(f"{self.config.name} does not generate: give a decoder without adapters")
+        if self.config.state_space is not None:
+            raise InputError(
+                f"{self.config.name}: states of state-space layers have no price in serving; plan its training, or serve another"
+                " network"
+            )
         if self.tokens.whole > self.config.max_position_embeddings:
             raise InputError(
                 f"{self.tokens.whole} tokens of a request are more than the {self.config.max_position_embeddings} positions of"

@@ -61,7 +61,8 @@ class Reference:
             before, after = branches != "after", branches in ("after", "both")
             y = shared = self._norm(f"{name}.attention_norm", x) if before else x
             if kind.linear:
-                y = gated_delta_result(self, f"{name}.attention", y)
+                result = gated_delta_result if self.config.delta else state_space_result
+                y = result(self, f"{name}.attention", y)
             elif self.config.latent_attention:
                 y = self._latent_attention(f"{name}.attention", y, kind)
             else:
@@ -231,6 +232,40 @@ def gated_delta_result(of: Reference, name: str, x: Array) -> Array:
             read = _normed(read, d.norm_epsilon or c.norm_epsilon) * w[f"{core}.norm.gamma"]
             out[:, t, head] = read * (_sigmoid(gates[:, t, head]) if d.channel_rank else _silu(gate[:, t]))
     return of._linear(f"{name}.output", out.reshape(batch, seq, -1))
+
+
+def state_space_result(of: Reference, name: str, x: Array) -> Array:
+    """Head by head and token by token: a state fades, and gets the token's key times its value; what is read of it is gated, and
+    normalised over the heads of a group.
+    """
+    c, sizes, w = of.config, of.config.state_space, of.weights
+    assert sizes is not None
+    batch, seq, _ = x.shape
+    core, times, size = f"{name}.core", sizes.heads // sizes.groups, sizes.state_size
+
+    def convolved(part: str, convolution: str, heads: int) -> Array:
+        mixed = of._linear(f"{name}.{part}", x)
+        mixed = np.concatenate([np.zeros((batch, sizes.kernel - 1, mixed.shape[-1])), mixed], 1)
+        weights = w[f"{core}.{convolution}.weight"].reshape(sizes.kernel, -1)
+        mixed = sum(weights[tap] * mixed[:, tap : tap + seq] for tap in range(sizes.kernel))
+        mixed = mixed + np.reshape(w.get(f"{core}.{convolution}.bias", 0.0), -1)
+        return _silu(mixed).reshape(batch, seq, heads, -1)
+
+    keys, values = convolved("key", "key_convolution", sizes.groups), convolved("value", "convolution", sizes.heads)
+    steps = np.log1p(np.exp(of._linear(f"{name}.step", x) + w[f"{core}.decay.bias"]))
+    steps = np.maximum(steps, sizes.least_step)
+    out = np.zeros(values.shape)
+    for head in range(sizes.heads):
+        query, key = keys[:, :, head // times, :size], keys[:, :, head // times, size:]
+        state = np.zeros((batch, size, sizes.head_size))
+        for t in range(seq):
+            step = steps[:, t, head, None, None]
+            state = state * np.exp(-np.exp(w[f"{core}.decay.log_decay"][head]) * step)
+            state = state + step * key[:, t, :, None] * values[:, t, head, None]
+            out[:, t, head] = (query[:, t, None] @ state)[:, 0] + w[f"{core}.skip"][head] * values[:, t, head]
+    gated = (out.reshape(batch, seq, -1) * _silu(of._linear(f"{name}.gate", x))).reshape(batch, seq, sizes.groups, -1)
+    normed = _normed(gated, c.norm_epsilon).reshape(batch, seq, -1) * w[f"{name}.norm.gamma"]
+    return of._linear(f"{name}.output", normed)
 
 
 def experts_result(of: Reference, name: str, x: Array) -> Array:

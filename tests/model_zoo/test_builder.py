@@ -5,7 +5,7 @@ import pytest
 
 from model_zoo import PUBLISHED, dimensions_of
 from model_zoo.builder import build_graph
-from model_zoo.config import Attention, BlockKind, DeltaSizes, Experts, IndexerSizes, LatentSizes, Lora
+from model_zoo.config import Attention, BlockKind, DeltaSizes, Experts, IndexerSizes, LatentSizes, Lora, StateSpaceSizes
 from ms_symtensor.tensor.graph import Graph
 
 # BERT: with the masked-token head, without pooler and next-sentence head, as transformers' BertForMaskedLM has it.
@@ -120,6 +120,18 @@ _PARTS = {
     "gated linear attention by channels, latent attention without rotation": {
         "kinds": (BlockKind(linear=True), BlockKind(rotary=False), BlockKind(linear=True)), "seq_length": 256, "n_kv_heads": 4,
         "delta": DeltaSizes(4, 4, 8, 12, channel_rank=6), "latent_attention": LatentSizes(0, 16, 8, 8),
+    },
+    "state-space layers of one group": {
+        "kinds": (BlockKind(linear=True), BlockKind(linear=True, experts=True), BlockKind(rotary=False)), "experts": _EXPERTS,
+        "state_space": StateSpaceSizes(4, 16, 1, 8), "seq_length": 192, "branch_scale": 0.5,
+    },
+    "state-space layers of groups, with biases": {
+        "kinds": (BlockKind(linear=True),) * 3, "seq_length": 256,
+        "state_space": StateSpaceSizes(4, 16, 2, 8, kernel=3, bias=True, least_step=0.001),
+    },
+    "state-space layers of one chunk": {
+        "kinds": (BlockKind(linear=True), BlockKind(), BlockKind()), "compute_dtype": "float32",
+        "state_space": StateSpaceSizes(4, 16, 4, 8, conv_bias=False), "seq_length": 48,
     },
     "norms without weights": {"norm": "layer_norm_no_weight", "branch_scale": 2.0},
     "keys that an indexer chooses": {

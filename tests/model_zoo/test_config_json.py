@@ -287,6 +287,40 @@ def test_linear_attention_that_is_none_is_told_in_a_line(
     assert len(str(error.value)) <= 450
 
 
+@pytest.mark.parametrize(
+    ("keys", "length", "said"),
+    [
+        ({}, 100, "seq_length is 100; state-space layers take up to 64 tokens, or a multiple of 64"),
+        ({"mamba_n_groups": 3}, 64, "128 heads of state-space layers do not divide by 3 groups"),
+        ({"mamba_d_head": 32}, 64, "128 state-space heads of 32 make not mamba_expand: 8192 channels"),
+        ({"mamba_d_state": 0}, 64, "mamba_d_state is 0: give a whole number above 0"),
+        ({"mamba_d_conv": 1}, 64, "mamba_d_conv is 1"),
+        ({"time_step_limit": [0.001, 0.1]}, 64, "time_step_limit is .0.001, 0.1.: the zoo's steps have no limit"),
+    ],
+)
+def test_state_space_layers_that_are_none_are_told_in_a_line(
+    keys: dict[str, Any], length: int, said: str, tmp_path: Path
+) -> None:
+    data = json.loads((FILES / "granite_4_0_h_small.json").read_text()) | keys
+    (tmp_path / "config.json").write_text(json.dumps(data))
+    with pytest.raises(InputError, match=said) as error:
+        read(tmp_path / "config.json", seq_length=length)
+    assert len(str(error.value)) <= 450
+
+
+def test_published_keys_of_granite_4_mean_its_class(tmp_path: Path) -> None:
+    data = json.loads((FILES / "granite_4_0_h_small.json").read_text())
+    names = {"linear_attention": "mamba", "full_attention": "attention"}
+    old = {"layer_types": [names[one] for one in data["layer_types"]], "mamba_d_head": "auto"}
+    config = described_by(tmp_path, data | old | {"position_embedding_type": "nope"})
+    of_class = read(FILES / "granite_4_0_h_small.json").config
+    assert replace(config, name=of_class.name) == of_class
+    assert not any(kind.rotary for kind in config.kinds)
+    assert all(kind.rotary for kind in described_by(tmp_path, data | {"position_embedding_type": "rope"}).kinds)
+    dense = described_by(tmp_path, data | {"num_local_experts": 0})
+    assert (dense.experts, dense.intermediate_size) == (None, 1536)
+
+
 def test_published_keys_of_qwen3_next_mean_its_class(tmp_path: Path) -> None:
     data = json.loads((FILES / "qwen3_next_80b_a3b.json").read_text())
     for key in ("layer_types", "rope_parameters"):

@@ -5,7 +5,7 @@ import pytest
 
 from model_zoo import dimensions_of
 from model_zoo.builder import build_graph
-from model_zoo.config import Attention, BlockKind, DeltaSizes, IndexerSizes
+from model_zoo.config import Attention, BlockKind, DeltaSizes, IndexerSizes, StateSpaceSizes
 from model_zoo.megatron import megatron_strategy, require_context
 from ms_symtensor.errors import InputError
 
@@ -68,6 +68,23 @@ def test_heads_of_linear_attention_are_cut_and_its_sequences_whole() -> None:
     assert strategy[f"{states}/joins-CellList/0-JoinedSteps/BatchMatMul-op0"] == (((2, 8, 1, 1, 1),) * 2, None)
     assert strategy[f"{linear}/output-Linear/MatMul-op0"] == (((4, 4), (1, 4)), ((16, 1),))
     assert strategy[f"{full}SelfAttention/Sigmoid-op0"] == (((4, 4),), None)
+
+
+@pytest.mark.parametrize(("groups", "heads"), [(8, 4), (1, 1)])
+def test_heads_of_state_space_layers_are_cut_with_their_groups(groups: int, heads: int) -> None:
+    config = replace(
+        dimensions_of("llama3_8b", num_layers=1, batch_size=8), kinds=(BlockKind(linear=True),),
+        state_space=StateSpaceSizes(128, 64, groups, 128),
+    )  # fmt: skip
+    strategy = megatron_strategy(build_graph(config), config, 2, 4, sequence_parallel=True)
+    mixer = "Default/layers-CellList/0-TransformerBlock/attention-StateSpace"
+    core = f"{mixer}/core-StateSpaceCore"
+    assert strategy[f"{mixer}/key-Linear/MatMul-op0"] == (((2, 1), (heads, 1)), None)
+    assert strategy[f"{core}/key_convolution-CausalConvolution/Add-op0"] == (((2, heads, 1, 1), (1, heads, 1, 1)), None)
+    assert strategy[f"{core}/states-ChunkStates/CumSum-op0"] == (((2, heads, 1),), None)
+    assert strategy[f"{core}/states-ChunkStates/BatchMatMul-op0"] == (((2, heads, 1, 1),) * 2, None)
+    gate = strategy[f"{mixer}/norm-GroupedNorm/Mul-op0"]
+    assert gate == (((2, heads), (2, heads)), None)
 
 
 def test_what_does_not_divide_stays_whole() -> None:

@@ -13,9 +13,19 @@ import numpy as np
 from mindspore import nn, ops
 
 from model_zoo import FACTORIES, PUBLISHED
-from model_zoo.config import BlockKind, DeltaSizes, Experts, IndexerSizes, LatentSizes, Lora, TransformerConfig
+from model_zoo.config import (
+    BlockKind,
+    DeltaSizes,
+    Experts,
+    IndexerSizes,
+    LatentSizes,
+    Lora,
+    StateSpaceSizes,
+    TransformerConfig,
+)
 from model_zoo.delta import ChunkedKeys, DeltaRule, GatedNorm
 from model_zoo.network import build, optimizer
+from model_zoo.state_space import GroupedNorm
 from ms_symtensor.bridge.proof.attention_definition import FlashAttention
 from ms_symtensor.bridge.proof.definitions import Product
 from tests.model_zoo.reference import Reference
@@ -199,6 +209,27 @@ def test_gated_linear_attention_is_what_the_definition_gives(tokens: int, delta:
         if isinstance(part, ChunkedKeys | GatedNorm):
             epsilon = part._primitives.pop("norm").epsilon
             part.norm = RootNorm(epsilon)
+    _assert_loss(config, cell)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "sizes"),
+    [
+        (20, StateSpaceSizes(4, 6, 1, 10, chunk=4)),
+        (16, StateSpaceSizes(4, 6, 2, 10, kernel=2, chunk=8, bias=True, least_step=0.7)),
+        (7, StateSpaceSizes(3, 6, 3, 10, conv_bias=False)),
+    ],
+    ids=["five chunks of one group", "two chunks of groups", "one chunk"],
+)
+def test_state_space_layers_are_what_the_definition_gives(tokens: int, sizes: StateSpaceSizes) -> None:
+    kinds = (BlockKind(linear=True), BlockKind())
+    config = replace(_ROTARY, **SMALL | {"seq_length": tokens}, state_space=sizes, kinds=kinds)
+    cell, _ = build(config)
+    for _, part in cell.cells_and_names():
+        if isinstance(part, GroupedNorm):
+            part.norm = RootNorm(part._primitives.pop("norm").epsilon)
+    for primitive, flags in (("attend", (False, True)), ("write", (True, False)), ("read_state", (False, False))):
+        _define(cell, primitive, lambda flags=flags: Product(*flags))  # keys of one group are broadcast
     _assert_loss(config, cell)
 
 

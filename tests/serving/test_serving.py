@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from model_zoo.builder import build_graph
-from model_zoo.config import BlockKind
+from model_zoo.config import BlockKind, StateSpaceSizes
 from model_zoo.dimensions import dimensions_of
 from ms_symtensor.cluster.load import load
 from ms_symtensor.errors import InfeasibleError, InputError
@@ -232,6 +232,9 @@ def test_what_cannot_be_is_said():
         search(request_for("llama3_8b", fixed={"decode": {}, "prefill": {"tokens": 1000, "tp": 8}}), (SPLIT,))
     with pytest.raises(InputError, match="does not generate"):
         request_for("bert_large", tokens=(100, 100, 10))
+    state_space = replace(dimensions_of("llama3_8b"), state_space=StateSpaceSizes(128, 64, 1, 128))
+    with pytest.raises(InputError, match="states of state-space layers have no price in serving"):
+        request_for(state_space)
     with pytest.raises(InputError, match="positions"):
         request_for("llama2_7b", tokens=(4000, 4000, 1000))
     with pytest.raises(InputError, match="NAME=N"):

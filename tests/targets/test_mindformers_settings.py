@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from model_zoo import dimensions_of
-from model_zoo.config import BlockKind, DeltaSizes, IndexerSizes
+from model_zoo.config import BlockKind, DeltaSizes, IndexerSizes, StateSpaceSizes
 from ms_symtensor.cli import main
 from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.targets.exporter import CannotSayError
@@ -82,6 +82,9 @@ def test_what_cannot_be_said_is_refused(layout: UniformLayout, reason: str) -> N
 def test_gated_linear_attention_is_refused() -> None:
     config = replace(CONFIG, delta=DeltaSizes(16, 32, 128, 128), kinds=(BlockKind(linear=True),) * 7)
     with pytest.raises(CannotSayError, match="it has no network with gated linear attention or gates of attention"):
+        settings_of(config, UniformLayout(Degrees(4)))
+    config = replace(config, delta=None, state_space=StateSpaceSizes(128, 64, 1, 128))
+    with pytest.raises(CannotSayError, match="its state-space layers are not modelled"):
         settings_of(config, UniformLayout(Degrees(4)))
 
 

@@ -36,7 +36,7 @@ _WIDER = (1, 4)
 """How much wider than that a feed-forward is: as wide as the rest, or where biases of it alone are shared by the optimizer."""
 
 _CHUNKS = 4
-"""Chunks of linear attention that are enough to join their steps, and to spread states."""
+"""Chunks of linear attention, or of a state-space layer, that are enough to join their steps, and to spread states."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,19 @@ def reduced_dimensions(config: "TransformerConfig", device_num: int) -> Iterator
         square = config.num_heads * config.head_dim == config.hidden_size
         seq_length = divided(config.seq_length, max(several, _SEQ_LENGTH * scale))
         learned = config.position == "learned"
-        delta = config.delta
+        chunk = seq_length // min(_CHUNKS, config.seq_length // config.chunk_tokens)
+        delta, state_space = config.delta, config.state_space
+        if state_space is not None:
+            groups = divided(state_space.groups, several)
+            of_group = divided(state_space.heads // state_space.groups, several if state_space.groups == 1 else 2)
+            state_space = replace(
+                state_space,
+                heads=groups * of_group,
+                groups=groups,
+                head_size=divided(state_space.head_size, _HEAD_DIM * scale),
+                state_size=divided(state_space.state_size, _HEAD_DIM * scale),
+                chunk=chunk,
+            )
         if delta is not None:
             key_heads = divided(delta.key_heads, several)
             delta = replace(
@@ -136,11 +148,12 @@ def reduced_dimensions(config: "TransformerConfig", device_num: int) -> Iterator
                 value_heads=key_heads * divided(delta.value_heads // delta.key_heads, 2),
                 key_size=divided(delta.key_size, _HEAD_DIM * scale),
                 value_size=divided(delta.value_size, _HEAD_DIM * scale),
-                chunk=seq_length // min(_CHUNKS, config.seq_length // config.delta_chunk),
+                chunk=chunk,
             )
         yield replace(
             config,
             delta=delta,
+            state_space=state_space,
             num_heads=heads,
             n_kv_heads=kv_heads,
             head_dim=head_dim,

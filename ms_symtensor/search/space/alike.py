@@ -8,10 +8,10 @@ from ms_symtensor.ops.signature import OpView, Signature, Unit
 from ms_symtensor.search.constraints.roles import Meanings
 from ms_symtensor.tensor.graph import Constant, Graph, Op, ParameterRef, Source
 
-MANY = 8
+MANY = 4
 """The operators of a cell with more products of activations, and with no weight's, are cut alike: along the first two dims of
-what they make, samples and heads, and no other (empirical: attention has two such products; a linear attention in chunks has 33,
-and free tables of a block with it have 150 million entries)."""
+what they make, samples and heads, and no other (empirical: attention has two such products, a state-space layer in chunks five,
+the delta rule 33; free tables of a block with either of these have 150 million entries)."""
 
 
 def regions(graph: Graph, meanings: Meanings, by_default: Collection[str]) -> Mapping[str, str]:

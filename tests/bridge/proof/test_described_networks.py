@@ -46,6 +46,13 @@ NETWORKS = {
     "olmo_hybrid": _small(
         "intermediate_size=2048", "num_key_value_heads=16", "linear_num_key_heads=16", "linear_num_value_heads=16", layers=4
     ),
+    "granite_4_0_h_small": (
+        "--num-layers=6", "--seq-length=1024", "--dim=num_local_experts=16", "--dim=vocab_size=32000", "--fix=model_parallel=4",
+    ),
+    "bamba": (
+        *_small("intermediate_size=2048", "mamba_n_heads=32", "mamba_n_groups=4", "attn_layer_indices=[1]"),
+        "--layouts=uniform", "--fix=model_parallel=2", "--fix=data_parallel=2",
+    ),
     "glm_moe_dsa": (
         "--num-layers=5", "--seq-length=1024", "--dim=n_routed_experts=32", "--dim=vocab_size=32000", "--dim=index_topk=256",
         "--dim=indexer_types=null", "--dim=index_topk_freq=2",

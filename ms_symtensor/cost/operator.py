@@ -216,7 +216,7 @@ def gradients_of(op: OpView, sig: Signature, number: int) -> Gradients:
         operands = tuple(i for i in chosen if any(d in sig.inputs[i] for d in summed))
         dims = tuple(_computed_dims(op, sig, i) for i in operands)
         return Gradients(operands, dims, passes=tuple(i for i in chosen if i not in operands), arriving=arriving)
-    kept = () if chosen == [sig.linear] else tuple(i for i in sig.keeps_outputs if i < len(sig.outputs))
+    kept = () if chosen == [sig.reads_no_output] else tuple(i for i in sig.keeps_outputs if i < len(sig.outputs))
     return Gradients(passes=tuple(chosen), reads=sig.keeps_inputs, kept=kept, arriving=arriving)
 
 

@@ -61,16 +61,17 @@ RULES = {
     "AvgPool3D": _window(_PLAIN, NO_QUIRKS),
     "MaxPool3D": _window(_BOTH, _SAMPLES),
     **alike("AdaptiveMaxPool1D AdaptiveMaxPool2D MaxPoolWithIndices MaxPoolWithMask", _window(_INDEX)),
+    **alike("AdaptiveAvgPool2D AdaptiveAvgPool3D", _window(_PLAIN)),
     **alike(
-        "AdaptiveAvgPool1D AdaptiveAvgPool2D AdaptiveAvgPool2DExt AdaptiveAvgPool3D AdaptiveAvgPool3DExt", _window(_PLAIN)
+        "AvgPool1D AvgPool2D AvgPool3DExt AdaptiveAvgPool1D AdaptiveAvgPool2DExt AdaptiveAvgPool3DExt", _window(_INPUT)
     ),
-    **alike("AvgPool1D AvgPool2D AvgPool3DExt", _window(_INPUT)),
     "LRN": _window(_BOTH),
     # resizing
     "ResizeBilinearV2": _window(_INPUT, NO_QUIRKS),
+    "ResizeBicubic": _window(_INPUT),
     "ResizeNearestNeighbor": _window(_PLAIN, NO_QUIRKS),
     **alike(
-        "ResizeNearestNeighborV2 ResizeBicubic ResizeLinear1D UpsampleLinear1D UpsampleNearest1D UpsampleNearest3D"
+        "ResizeNearestNeighborV2 ResizeLinear1D UpsampleLinear1D UpsampleNearest1D UpsampleNearest3D"
         " UpsampleTrilinear3D UpsampleNearest2D UpsampleBilinear2D UpsampleBicubic2D",
         _window(_PLAIN),
     ),

@@ -48,8 +48,9 @@ RULES = {
     "BiasAdd": rule("... a ..., a -> ... a ... | a = 1", _FIRST),
     # products and quotients
     "Mul": elementwise("@..., ?@... -> ...", bilinear=True),
-    **alike("Div RealDiv DivNoNan", elementwise(QUOTIENT, linear=0)),
-    **alike("Pow Hypot", elementwise("@..., ?@... -> @...")),
+    **alike("Div RealDiv DivNoNan", elementwise(QUOTIENT, reads_no_output=0)),
+    "Pow": elementwise("@..., ?@... -> @...", reads_no_output=0),
+    "Hypot": elementwise("@..., ?@... -> @..."),
     **alike(
         "Maximum Minimum Atan2 SquaredDifference SigmoidCrossEntropyWithLogits Xlogy Xdivy MulNoNan Polar",
         elementwise(READS_TWO),

@@ -27,7 +27,7 @@ RULES = {
         "InplaceAddExt InplaceSubExt InplaceMuls InplaceDivs InplaceAddsExt InplaceSubScalar", elementwise(_left(PLAIN))
     ),
     "InplaceMul": elementwise("@..., ?@... -> =...", bilinear=True),
-    "InplaceDiv": elementwise("..., ?@... -> =@...", linear=0),
+    "InplaceDiv": elementwise("..., ?@... -> =@...", reads_no_output=0),
     **alike("InplaceFloorDivide InplaceFloorDivides", elementwise(_left(NO_GRADIENT))),
     "InplaceCopy": elementwise("~..., ?... -> =..."),  # of what was there there is no gradient
     # of which MindSpore has no distributed form

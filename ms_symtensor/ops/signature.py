@@ -129,8 +129,8 @@ class Signature:
     - `inner`: dims that are summed inside the operator although outputs have them (the norm of a cut vector); the partial
       sum is of the shape of output number `partial_output`, and of element type `partial_dtype` where that is another one.
     - `keeps_inputs`, `keeps_outputs`: positions of the tensors that the gradient reads; where `bilinear`, the gradient of
-      an input reads only the other inputs (MatMul, Mul); `linear`: the input in which it is linear, whose gradient reads the
-      other inputs alone (the dividend of a quotient).
+      an input reads only the other inputs (MatMul, Mul); `reads_no_output`: the input whose gradient reads inputs alone (the
+      dividend of a quotient, the base of a power).
     - `differentiable`: positions of the inputs that have a gradient (all floating-point ones by default).
     - `is_view`: its result lies in the memory of its first input: a view, or a change in place.
     - `shardable`: False where MindSpore takes no strategy (Reshape, Cast): the layout follows from the neighbours.
@@ -158,7 +158,7 @@ class Signature:
     keeps_inputs: tuple[int, ...] = ()
     keeps_outputs: tuple[int, ...] = ()
     bilinear: bool = False
-    linear: int | None = None
+    reads_no_output: int | None = None
     differentiable: tuple[int, ...] | None = None
     is_view: bool = False
     shardable: bool = True

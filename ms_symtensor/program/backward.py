@@ -13,8 +13,9 @@ from ms_symtensor.program.forward import Forward
 from ms_symtensor.program.gradients import ADDED, PASSED_ON, passes_on
 from ms_symtensor.program.program import Node, ParameterPlacement, Phase, Role
 from ms_symtensor.program.reading import Weight
-from ms_symtensor.program.scratch import scratch_elements
+from ms_symtensor.program.scratch import scratch
 from ms_symtensor.program.settings import OptimizerLevel, Settings
+from ms_symtensor.tensor.dtype import size_B
 from ms_symtensor.tensor.graph import TensorType
 from ms_symtensor.tensor.layout import DeviceGroup
 
@@ -97,17 +98,32 @@ class _Differentiator:
             wanted = [t for t in wanted if any(node.inputs[p] == t for p in sig.differentiable)]
         wanted = self._pass_on(node, wanted, gradients[0])
         kept_in = [node.inputs[p] for p in sig.keeps_inputs]
-        is_linear = sig.linear is not None and wanted == [node.inputs[sig.linear]]
-        kept_out = [] if is_linear else [node.outputs[p] for p in sig.keeps_outputs]
+        reads_none = sig.reads_no_output is not None and wanted == [node.inputs[sig.reads_no_output]]
+        kept_out = [] if reads_none else [node.outputs[p] for p in sig.keeps_outputs]
         if node.op not in self.half.custom:
             self._combine_inside(node)
         if sig.bilinear:
             added = node.inputs[ADDED[node.kind]] if len(node.inputs) > ADDED.get(node.kind, len(node.inputs)) else -1
-            for tensor in wanted:
+            for tensor in self._in_order(wanted):
                 others = [] if tensor == added else [t for t in kept_in if t != tensor] or kept_in[:1]
                 self._gradient_of(node, (tensor,), gradients, others)
         elif wanted:
             self._gradient_of(node, tuple(wanted), gradients, kept_in + kept_out)
+
+    def _in_order(self, wanted: list[int]) -> list[int]:
+        """Factors in the order of their gradients: of `x * f(x)` that of f(x) comes first, on its way to where both add up."""
+        is_from_first = len(wanted) == 2 and self._comes_from(wanted[1], wanted[0])
+        return wanted[::-1] if is_from_first else wanted
+
+    def _comes_from(self, tensor: int, source: int) -> bool:
+        todo, seen = [tensor], {tensor}
+        while todo:
+            one = todo.pop()
+            if one in self.producer and one > source:  # what is made earlier has a lower number
+                new = {*self.producer[one].inputs} - seen
+                seen |= new
+                todo += new
+        return source in seen
 
     def _combine_inside(self, node: Node) -> None:
         """A statistic that the forward pass combines for the other outputs (a norm's, cut along it) has a gradient too."""
@@ -138,18 +154,24 @@ class _Differentiator:
             f"{node.kind}Grad", gradients + reads, kinds, op=node.op, phase=Phase.BACKWARD, block=node.block,
             attribute=tuple(node.inputs.index(t) for t in wanted),
         )  # fmt: skip
-        scratch = self._scratch(node, wanted)
-        if scratch is not None:
-            self.builder.scratch(scratch)
+        self._add_scratch(node, wanted, reads)
         for tensor, gradient in zip(wanted, found, strict=True):
             self.incoming.setdefault(tensor, []).append(gradient)
 
-    def _scratch(self, node: Node, wanted: tuple[int, ...]) -> TensorType | None:
+    def _add_scratch(self, node: Node, wanted: tuple[int, ...], reads: tuple[int, ...]) -> None:
+        """What lies beside the gradients of `wanted`, the last node, of which `reads` are of the forward pass."""
         inputs = tuple(self.builder.tensors[t].shape for t in node.inputs)
-        whole = self.builder.tensors[node.outputs[0]]
-        needed = (scratch_elements(node.kind, node.inputs.index(t), inputs, whole.shape) for t in wanted)
-        elements = max(needed, default=0)
-        return TensorType((elements,), whole.dtype) if elements else None
+        result = self.builder.tensors[node.outputs[0]]
+        is_alone, each_B = len(wanted) == 1, size_B(result.dtype)
+        is_matrix = node.kind == "MatMulExt" and len(result.shape) == 2
+        kind = "MatMul" if is_matrix and self.settings.device_num == 1 else node.kind
+        beside = max(
+            scratch(kind, node.inputs.index(t), inputs, result.shape, is_alone, t in self.half.weights, each_B)
+            for t in wanted
+        )
+        if beside.elements:
+            tensor = TensorType((beside.elements,), result.dtype)
+            self.builder.scratch(tensor, reads if beside.read_first else ())
 
     def _move_back(self, node: Node, gradient: int) -> None:
         if node.op in self.half.custom:

@@ -71,9 +71,9 @@ class Builder:
             self._known[key] = numbers
         return numbers
 
-    def scratch(self, kind: TensorType) -> None:
-        """A tensor that is there only while the last node runs."""
-        self.nodes[-1] = self.nodes[-1]._replace(scratch=self.tensor(kind))
+    def scratch(self, kind: TensorType, read_first: tuple[int, ...]) -> None:
+        """A tensor that is there only while the last node runs, which reads these inputs before its outputs are there."""
+        self.nodes[-1] = self.nodes[-1]._replace(scratch=self.tensor(kind), read_first=read_first)
 
     def send(self, tensor: int, receiver: int, op: str, parameter: str | None = None) -> None:
         """Append a Send of `tensor` to pipeline stage `receiver`."""

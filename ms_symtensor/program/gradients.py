@@ -95,9 +95,9 @@ def is_kept(graph: Graph, sig: Signature, found: frozenset[Source], op: Op, posi
 
 
 def kept_outputs(graph: Graph, sig: Signature, found: frozenset[Source], op: Op) -> tuple[int, ...]:
-    """The outputs of `op` that its gradient reads: none where only the input has one in which it is linear (`x / constant`)."""
-    others = [s for i, s in enumerate(graph.tensor_inputs(op)) if i != sig.linear]
-    return sig.keeps_outputs if sig.linear is None or not found.isdisjoint(others) else ()
+    """The outputs of `op` that its gradient reads: none where only the input has one whose reads none (`x / constant`)."""
+    others = [s for i, s in enumerate(graph.tensor_inputs(op)) if i != sig.reads_no_output]
+    return sig.keeps_outputs if sig.reads_no_output is None or not found.isdisjoint(others) else ()
 
 
 def gradient_users(graph: Graph, signatures: Mapping[str, Signature], found: frozenset[Source], source: Source) -> int:

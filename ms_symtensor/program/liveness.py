@@ -15,6 +15,11 @@ VIEWS = frozenset(
 """Kinds of node whose output takes the memory of their first input."""
 
 
+def is_view(kind: str) -> bool:
+    """Whether the output of a node of that `kind` takes the memory of its first input: of one that changes it in place, too."""
+    return kind in VIEWS or kind.startswith("Inplace")
+
+
 class Step(NamedTuple):
     """A node as far as memory is concerned: tensors by number, and in which part of the program it stands. `scratch` is there
     only while it runs.
@@ -29,6 +34,7 @@ class Step(NamedTuple):
     is_recomputed: bool = False
     rank: float = 0.0
     scratch: int | None = None
+    read_first: tuple[int, ...] = ()
 
 
 Lives = Mapping[int, tuple[int, int]]
@@ -47,9 +53,10 @@ def node_steps(nodes: Sequence[Node]) -> list[Step]:
             n.inputs,
             n.outputs,
             n.phase is not Phase.FORWARD,
-            n.kind in VIEWS,
+            is_view(n.kind),
             n.phase is Phase.RECOMPUTE,
             scratch=n.scratch,
+            read_first=n.read_first,
         )
         for n in nodes
     ]
@@ -83,7 +90,8 @@ def lives(steps: Sequence[Step], kept: Collection[int]) -> Lives:
         for tensor in step.inputs:
             owner = root.get(tensor, tensor)
             if owner in found:
-                found[owner] = (found[owner][0], index)
+                first, last = found[owner]
+                found[owner] = first, max(last, index - 1) if tensor in step.read_first else index
     return found
 
 

@@ -40,7 +40,7 @@ class Node(NamedTuple):
     `inputs` and `outputs` are numbers of local tensors (`Program.tensors`); `op` is the operator of the graph that caused
     it, `group` the ranks of a collective, `peer` the other pipeline stage of a Send or Receive, `parameter` the parameter
     whose weight or gradient it moves, `block` the repeated block it belongs to, `scratch` a tensor that is there only while
-    it runs.
+    it runs, `read_first` inputs that it reads before its outputs are there.
     """
 
     kind: str
@@ -55,6 +55,7 @@ class Node(NamedTuple):
     attribute: tuple[int, ...] = ()
     peer: int | None = None
     scratch: int | None = None
+    read_first: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

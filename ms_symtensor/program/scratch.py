@@ -1,53 +1,110 @@
-"""What lies in memory only while the gradient of an operator is computed: copies that are transposed, and gradients of inputs
-that were broadcast, before they are summed up, and factors of a gradient.
+"""What lies in memory only while the gradient of an operator is computed: copies that are transposed, gradients of inputs that
+were broadcast, before they are summed up, and factors of a gradient.
 
-`BatchMatMul` transposes what it reads on the way. `MatMulExt` and `BatchMatMulExt` have copies made, the former of matrices not:
-there MindSpore puts MatMul in its place. All three make the gradient of an operand for every matrix of the result, but for
-MatMulExt and a matrix, whose gradient is one product over all rows.
+`BatchMatMul` transposes what it reads on the way. `MatMulExt` and `BatchMatMulExt` have copies made, the former of matrices not
+on one device: there MindSpore puts MatMul in its place. All three make the gradient of an operand for every matrix of the
+result, but for MatMulExt and a matrix, whose gradient is one product over all rows.
 """
 
 import math
+from typing import NamedTuple
 
 TRANSPOSING = frozenset({"MatMulExt", "BatchMatMulExt"})
 """Products that have no flags for transposed operands."""
 
+
+class Factors(NamedTuple):
+    """What lies beside the gradient of an operator: `tensors` of the size of its result, or `alone` where no other input has a
+    gradient, and `masks` of a byte for every element. `from_all`: they are made of all that the gradient reads of the forward
+    pass, before it is there.
+    """
+
+    tensors: int = 1
+    alone: int = 1
+    masks: int = 0
+    from_all: bool = True
+
+
+_MAXIMUM = Factors(1, 2, masks=2)
 FACTORS = {
-    "Abs": 1, "Atan2": 1, "Atanh": 1, "Cos": 1, "Cosh": 1, "Erf": 1, "Erfc": 1, "Expm1": 1, "Lgamma": 1, "Log1p": 1, "Maximum": 1,
-    "Minimum": 1, "Mish": 2, "Sin": 1, "Sinh": 1, "Softsign": 1, "Square": 1, "Tan": 1, "Xdivy": 1,
+    **dict.fromkeys(("Abs", "Atanh", "Cos", "Cosh", "Erf", "Erfc", "Expm1", "Lgamma", "Log10", "Log1p", "Log2"), Factors()),
+    **dict.fromkeys(("NanToNum", "PowTensorScalar", "Sin", "Sinh", "Softsign", "Square", "Tan"), Factors()),
+    **dict.fromkeys(("Dropout2D", "Dropout3D"), Factors()),
+    **dict.fromkeys(("Atan2", "Select", "Where", "Xdivy"), Factors(from_all=False)),
+    "Maximum": _MAXIMUM, "Minimum": _MAXIMUM, "Mish": Factors(2, 2, from_all=False), "Pow": Factors(0, 1),
 }  # fmt: skip
-"""Operators whose gradient several kernels compute, and so many tensors of the size of the result that lie beside it: of Sin the
-cosine, which is multiplied with the incoming gradient. Measured on what MindSpore 2.10 compiles; of Maximum and Minimum masks of
-a byte are left out."""
+"""Of operators whose gradient several kernels compute: of Sin the cosine, which is multiplied with the incoming gradient, of
+Select zeros. Measured on what MindSpore 2.10 compiles."""
 
 BATCHED = TRANSPOSING | {"BatchMatMul"}
+SUMMED = {"Div": 1, "Maximum": 0, "Minimum": 0, "Mul": 0, "Pow": 1, "RealDiv": 1, "Sub": 1, "SubExt": 1}
+"""Operators whose gradient is computed for every element of the result and summed up for an input that was broadcast, from which
+input on. Of others the incoming gradient is summed up."""
+MEANS = frozenset({"ReduceMean", "MeanExt"})
+"""Their incoming gradient is broadcast, and then divided."""
 
 Shape = tuple[int, ...]
 
 
 def before_sum(kind: str, shape: Shape, result: Shape) -> Shape:
-    """The shape of the gradient of an input of that `shape` as it is computed; `result` is that of the operator's output."""
-    if kind == "Mul":
-        return result
+    """The shape of the gradient of a product's operand of that `shape` as it is computed; `result` is that of its output."""
     if kind not in BATCHED or len(result) < 3 or (kind == "MatMulExt" and len(shape) == 2):
         return shape
     return (*result[:-2], *shape[-2:])
 
 
-def scratch_elements(kind: str, position: int, inputs: tuple[Shape, ...], result: Shape) -> int:
-    """Elements that lie beside the gradient of input number `position` of an operator, and beside what that reads.
-
-    First come the copies and what is to be summed up, then the latter and the sum.
+class Scratch(NamedTuple):
+    """So many elements lie beside a gradient and beside what it reads. `read_first`: what it reads of the forward pass need not
+    be there any more when it is.
     """
-    own = math.prod(inputs[position])
+
+    elements: int
+    read_first: bool = False
+
+
+def scratch(
+    kind: str,
+    position: int,
+    inputs: tuple[Shape, ...],
+    result: Shape,
+    is_alone: bool = True,
+    is_weight: bool = False,
+    size_B: int = 4,
+) -> Scratch:
+    """What lies beside the gradient of input number `position` of an operator, in elements of `size_B`.
+
+    Args:
+        kind: The operator's type.
+        position: Of the input.
+        inputs: Shapes of its inputs.
+        result: Shape of its output.
+        is_alone: No other input has a gradient.
+        is_weight: The gradient is that of a weight, which is no activation.
+        size_B: Bytes of an element.
+
+    Returns:
+        First come the copies and what is to be summed up, then the latter and the sum.
+    """
+    own, whole = math.prod(inputs[position]), math.prod(result)
+    is_summed = position >= SUMMED.get(kind, len(inputs))
+    computed = whole if is_summed else math.prod(before_sum(kind, inputs[position], result))
     if kind in FACTORS:
-        return FACTORS[kind] * math.prod(result)
-    computed = math.prod(before_sum(kind, inputs[position], result))
-    copied = _transposed_elements(kind, position, inputs, result)
-    return copied if computed == own else computed + max(copied - own, 0)
+        factors = FACTORS[kind]
+        tensors = (factors.alone if is_alone else factors.tensors) + (computed != own)
+        return Scratch(tensors * whole + factors.masks * whole // size_B, factors.from_all and is_alone)
+    if kind in MEANS or (kind == "Gather" and not position and result != inputs[1] + inputs[0][1:]):
+        return Scratch(
+            own
+        )  # rows along another dim than the first one are added up along the first, and then transposed
+    copied, counted = _transposed_elements(kind, position, inputs, result), 0 if is_weight else own
+    elements, place = (copied, counted) if computed == own else (computed + max(copied - counted, 0), computed)
+    return Scratch(elements, bool(copied) and math.prod(inputs[1 - position]) <= place)
 
 
 def _transposed_elements(kind: str, position: int, inputs: tuple[Shape, ...], result: Shape) -> int:
-    if kind not in TRANSPOSING or len(result) < 3:
+    if kind not in TRANSPOSING:
         return 0
-    by_rows = position == 0 and len(inputs[0]) == 2  # the incoming gradient is brought into the order of the rows, too
+    by_rows = position == 0 and len(inputs[0]) == 2 < len(
+        result
+    )  # the incoming gradient is brought into the order of the rows, too
     return math.prod(inputs[1 - position]) + (math.prod(result) if by_rows else 0)

@@ -90,3 +90,27 @@ class Sliced(nn.Cell):
 
     def construct(self, x):
         return self.sum(self.exp(self.cut(self.matmul(x, self.w), (0, 0), (x.shape[0], 64))))
+
+
+class Functions(nn.Cell):
+    """A chain of functions whose gradients several kernels compute, as people write them."""
+
+    def __init__(self):
+        super().__init__()
+        self.w = Parameter(initializer("zeros", (8, 256), ms.float32), name="w")
+
+    def construct(self, x):
+        y = ops.matmul(x, self.w)
+        y = ops.where(y > 0, y, y * 0.1)
+        return ((y - y.mean(-1, keep_dims=True)) ** 2).mean()
+
+
+class Spread(nn.Cell):
+    """The mean over a dim of what is as large as that, and nothing else."""
+
+    def __init__(self):
+        super().__init__()
+        self.w = Parameter(initializer("zeros", (8, 256), ms.float32), name="w")
+
+    def construct(self, x):
+        return ops.matmul(x, self.w).mean(1).mean()

@@ -3,7 +3,7 @@
 from ms_symtensor.bridge.compiled.collectives import is_backward, is_recomputed
 from ms_symtensor.bridge.compiled.tensor_numbers import CARRIES_GRADIENT, TensorNumbers, producers, tensors_in
 from ms_symtensor.bridge.compiler.compile import CompiledProgram
-from ms_symtensor.program.liveness import VIEWS, Step, peak_B, schedule
+from ms_symtensor.program.liveness import Step, is_view, peak_B, schedule
 from ms_symtensor.tensor.graph import OpOutput, TupleInput
 
 
@@ -17,7 +17,7 @@ def compiled_activation_peak_B(program: CompiledProgram) -> int:
             numbers.read_by(node),
             numbers.made_by(node),
             is_backward(node) or is_recomputed(node),
-            node.type in VIEWS,
+            is_view(node.type),
             is_recomputed(node),
             ranks.get(node.name, 0.0),
         )

@@ -15,7 +15,7 @@ from ms_symtensor.bridge.compiled.gradient_sums import ACCUMULATED
 from ms_symtensor.bridge.compiled.tensor_numbers import CARRIES_GRADIENT, TensorNumbers, producers
 from ms_symtensor.bridge.compiler.compile import CompiledProgram
 from ms_symtensor.bridge.compiler.node_graph import Node
-from ms_symtensor.program.liveness import VIEWS, Step, peak_B
+from ms_symtensor.program.liveness import Step, is_view, peak_B
 from ms_symtensor.program.schedules.scheduler import Turn
 from ms_symtensor.tensor.graph import ParameterRef, Source
 
@@ -35,7 +35,7 @@ def compiled_stage_peak_B(program: CompiledProgram) -> int:
             numbers.read_by(node),
             numbers.made_by(node),
             is_backward(node),
-            node.type in VIEWS,
+            is_view(node.type),
         )
         for node in execution_order(program)
     ]

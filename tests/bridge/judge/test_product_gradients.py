@@ -27,8 +27,10 @@ CONFIGS = Path(__file__).parents[2] / "data/configs"
         (partial(networks.Experts, "BatchMatMul"), (32, 8, 16, 64)),
         (networks.Rows, (32, 4, 64)),
         (networks.Sliced, (64, 128)),
+        (networks.Functions, (512, 8)),
+        (networks.Spread, (512, 8)),
     ],
-    ids=["experts", "experts with BatchMatMul", "rows", "slice"],
+    ids=["experts", "experts with BatchMatMul", "rows", "slice", "functions", "mean"],
 )
 def test_peaks_are_those_of_the_compiled_program(make, shape):
     with ascend_compiler(4, 1):

@@ -226,7 +226,10 @@ def _odd_groups(device_num: int) -> str:
     """What else a number of devices that is no power of two asks for."""
     if device_num & (device_num - 1) == 0:
         return ""
-    return f"; of {device_num} devices MindSpore forms no group of 3, 5, 6 or 7 inside a server of 8"
+    return (
+        f"; of {device_num} devices MindSpore forms no group of 3, 5, 6 or 7 inside a server of 8: try"
+        f" {1 << (device_num.bit_length() - 1)} devices, or a global batch that {device_num} divides"
+    )
 
 
 def _infeasible(of: Network, request: Request, found: Found) -> InfeasibleError:
@@ -237,10 +240,10 @@ def _infeasible(of: Network, request: Request, found: Found) -> InfeasibleError:
         graph = of.graph_at(request.global_batch_size)
         if why := why_none(graph, request):
             return InfeasibleError(f"there is no plan for {request.space}: {why}")
-        return InfeasibleError(
-            f"there is no plan for {request.space}: in none of {len(found.space)} step layouts (stages, micro-batches, mesh) do"
-            f" layouts of all operators go together{_odd_groups(request.device_num)}"
-        )
+        layouts = "step layouts (stages, micro-batches, mesh)"
+        none = f"in none of {len(found.space)} {layouts} do layouts of all operators go together"
+        why = none if found.space else f"none of its {layouts} goes with {request.global_batch_size} samples"
+        return InfeasibleError(f"there is no plan for {request.space}: {why}{_odd_groups(request.device_num)}")
     least = found.least or smallest(of, request, found.screening)
     if least is not None:
         return does_not_fit(request, obstacle_of(of, least))

@@ -283,3 +283,14 @@ def test_a_weight_that_one_stage_cannot_cut_alike_for_its_readers_leaves_several
     assert best_plan(of, request).pipeline_stages == 3
     with pytest.raises(InfeasibleError, match="there is no plan for 24 devices with pipeline_stages = 1"):
         best_plan(of, replace(request, limits=limits_of([("pipeline_stages", 1)])))
+
+
+@pytest.mark.parametrize(
+    ("device_num", "said"),
+    [(1000, "in none of 29 step layouts .*: try 512 devices"), (100_000, "goes with 16 samples.*: try 65536 devices")],
+)
+def test_a_number_of_devices_with_odd_divisors_is_told_with_one_near(device_num, said):
+    dimensions = dimensions_of("llama2_7b", batch_size=16)
+    of = network(build_graph(dimensions), lambda batch, layers: build_graph(replace(dimensions, batch_size=batch)))
+    with pytest.raises(InfeasibleError, match=f"there is no plan for {device_num} devices: .*{said}, or a global batch"):
+        best_plan(of, replace(REQUEST, device_num=device_num, seq_length=dimensions.seq_length))

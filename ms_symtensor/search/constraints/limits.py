@@ -78,9 +78,10 @@ class Limits:
             if not LOWEST[name] <= number <= HIGHEST.get(name, ALL):
                 raise InputError(f"{name}={shown(name, number)}: give {_range(name)}")
             if self.least.get(name, LOWEST[name]) > self.most.get(name, ALL):
+                of_size = f" ({SHARD_SIZE} = 1 is level 0, and -1 any other)" if name == "optimizer_level" else ""
                 raise InputError(
                     f"{name}: at least {shown(name, self.least[name])} and at most {shown(name, self.most[name])}"
-                    " leave nothing: lower the one or raise the other"
+                    f" leave nothing{of_size}: lower the one or raise the other"
                 )
 
     def allows(self, name: str, number: int) -> bool:

@@ -1,5 +1,7 @@
 """What MindFormers takes where a training file is silent (tools/register/template.py of 1.9.0 and 2.1.0)."""
 
+from collections.abc import Iterator
+from difflib import get_close_matches
 from typing import Any
 
 from ms_symtensor.targets.yaml_text import Path, value_at
@@ -43,3 +45,17 @@ def said(data: dict[str, Any], *path: str) -> Any:
     """What the file says, or MindFormers takes, at `path`."""
     found = value_at(data, path)
     return DEFAULTS.get(path) if found is None else found
+
+
+LIKENESS = 0.9
+"""From this likeness on a key is a misspelt other one (empirical: expert_model_parallel and expert_parallel, two keys, have 0.83)."""
+
+
+def misspelt(data: dict[str, Any]) -> Iterator[tuple[Path, str]]:
+    """The keys of a file that MindFormers does not know, where one that it would read is not there: each with that one."""
+    known = {path[:depth] for path in DEFAULTS for depth in range(1, len(path) + 1)}
+    for *section, key in sorted(known):
+        there = value_at(data, tuple(section)) if section else data
+        if isinstance(there, dict) and key not in there:
+            others = [other for other in there if isinstance(other, str) and (*section, other) not in known]
+            yield from (((*section, other), key) for other in get_close_matches(key, others, 1, LIKENESS))

@@ -13,7 +13,7 @@ from ms_symtensor.errors import InputError
 from ms_symtensor.files.reading import read_json
 from ms_symtensor.program.schedules import SCHEDULERS
 from ms_symtensor.search.constraints.request import GIB
-from ms_symtensor.targets.mindformers.defaults import said
+from ms_symtensor.targets.mindformers.defaults import misspelt, said
 from ms_symtensor.targets.mindformers.dimensions import DEREDUNDANCY, as_mindformers_runs, hugging_face, is_legacy
 from ms_symtensor.targets.mindformers.reading import devices_of, layout_of, require_modelled, samples_of
 from ms_symtensor.targets.yaml_text import data_of
@@ -110,7 +110,11 @@ def _require_training(data: dict[str, Any]) -> None:
     if mode not in ("train", "finetune", None):
         raise InputError(f"run_mode is {mode!r}: only files for training are planned")
     if said(data, "context", "mode") not in (0, None, "GRAPH_MODE") or "training" in data or "parallelism" in data:
-        raise InputError("it is a file for PyNative: this plans files in graph mode (context.mode 0)")
+        raise InputError(
+            "it is a file for PyNative: give --target mindformers-pynative, or a file in graph mode (context.mode 0)"
+        )
+    for path, meant in misspelt(data):
+        raise InputError(f"{'.'.join(path)} is no key of MindFormers: is {meant} meant?")
     if "parallel_config" not in data:
         raise InputError("it has no parallel_config: give a training file in graph mode")
     if data.get("use_parallel") is False:

@@ -164,9 +164,17 @@ def _made(function: Callable[[], Any]) -> Any:
     try:
         with as_on_ascend(), no_init_parameters():
             return function()
-    except RuntimeError:
+    except RuntimeError as error:
+        if _is_raised_by_others(error):
+            raise
         with as_on_ascend():
             return function()
+
+
+def _is_raised_by_others(error: RuntimeError) -> bool:
+    """Whether Python code that is not MindSpore's own raised `error`."""
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return (last.line or "").startswith("raise") and "mindspore" not in Path(last.filename).parts
 
 
 def run_file(place: str) -> None:

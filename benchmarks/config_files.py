@@ -60,6 +60,17 @@ _MORE: Mapping[str, dict[str, Any]] = {
         "shared_intermediate_size": 1536,
         "rms_norm_eps": 1e-5,
     },
+    "Nemotron-3-Nano-30B-A3B": {
+        "hybrid_override_pattern": "MEMEM*E" * 5 + "MEMEMEM*E" + "MEMEMEME",
+        "moe_shared_expert_intermediate_size": 3712,
+        "mamba_num_heads": 64,
+        "routed_scaling_factor": 2.5,
+        "max_position_embeddings": 262144,
+    },
+    "Nemotron-H-8B": {
+        "hybrid_override_pattern": "M-M-M-M*-" + "M-M-M-M-M*-" * 3 + "M-M-M-M-M-",
+        "max_position_embeddings": 8192,
+    },
     "Bamba-9B": {"attn_layer_indices": [9, 18, 27], "mamba_d_state": 128},
     "gpt-oss-20b": {"layer_types": ["sliding_attention", "full_attention"] * 12},
 }
@@ -70,7 +81,7 @@ _GROUPED = {"head_dim": 128, "num_key_value_heads": 8}
 _PLAIN = """smollm3 ernie4_5 qwen2_vl qwen3_vl qwen3_vl_moe qwen2_moe gemma olmo2 olmoe ministral3 mistral4 cwm iquestcoder
     exaone exaone4 exaone_moe helium youtu hy_v3 paddleocr_vl qwen2_5_omni_thinker glm4v glm_ocr olmo hyperclovax minicpm3
     cohere cohere2 stablelm starcoder2 phi persimmon gpt_neox arcee jais2 flex_olmo mellum solar_open sarvam_moe sarvam_mla
-    glm4_moe_lite deepseek_v32 glm_moe_dsa qwen3_next qwen3_5 qwen3_5_moe bamba"""
+    glm4_moe_lite deepseek_v32 glm_moe_dsa qwen3_next qwen3_5 qwen3_5_moe bamba nemotron_h"""
 GIVEN: Mapping[str, dict[str, Any]] = {kind: {} for kind in _PLAIN.split()} | {
     "ministral": _GROUPED, "hunyuan_v1_dense": _GROUPED, "hunyuan_vl": _GROUPED, "nemotron": {"num_key_value_heads": 8},
     "hunyuan_v1_moe": _GROUPED | {"num_experts": 64, "moe_topk": 8, "intermediate_size": 3072},
@@ -94,6 +105,7 @@ _EXPERTS = {
     "glm": ("n_routed_experts", "num_experts_per_tok", "moe_intermediate_size", "n_shared_experts"),
     "ernie": ("moe_num_experts", "moe_k", "moe_intermediate_size", "moe_num_shared_experts"),
     "kimi_linear": ("num_experts", "num_experts_per_token", "moe_intermediate_size", "num_shared_experts"),
+    "nemotron_h": ("n_routed_experts", "num_experts_per_tok", "moe_intermediate_size", ""),
     "longcat": ("n_routed_experts", "moe_topk", "expert_ffn_hidden_size", ""),
     "qwen3": ("num_experts", "num_experts_per_tok", "moe_intermediate_size", ""),
     "": ("num_local_experts", "num_experts_per_tok", "", ""),

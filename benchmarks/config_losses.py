@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from model_zoo.config import TransformerConfig
+from model_zoo.config import BlockKind, TransformerConfig
 from model_zoo.config_json import read
 from tests.model_zoo.reference import Array, Reference
 
@@ -88,6 +88,11 @@ TINY: Mapping[str, dict[str, Any]] = {
         "shared_intermediate_size": 20, "layer_types": ["linear_attention", "full_attention"] * 2,
     },
     "bamba": _STATE_SPACE | {"mamba_n_groups": 1, "attn_layer_indices": [1, 2]},
+    "nemotron_h": _HEADS | _ROUTED | {
+        "layers_block_type": ["linear_attention", "moe", "full_attention", "mlp", "linear_attention"], "ssm_state_size": 6,
+        "mamba_num_heads": 8, "mamba_head_dim": 8, "n_groups": 2, "chunk_size": 4, "time_step_min": 0.5, "n_group": 2,
+        "topk_group": 1, "moe_shared_expert_intermediate_size": 20, "routed_scaling_factor": 2.5,
+    },
     "minicpm3": _MLA | {"dim_model_base": 16}, "cohere": {}, "cohere2": _WINDOW,
     "stablelm": {"use_qkv_bias": True, "use_parallel_residual": True, "partial_rotary_factor": 0.5}, "starcoder2": {}, "phi": {},
     "persimmon": {}, "gpt_neox": {"hidden_act": "gelu_new", "rotary_pct": 0.5}, "nemotron": {}, "arcee": _HEADS, "jais2": _HEADS,
@@ -209,9 +214,10 @@ def difference(kind: str, folder: Path) -> float:
 
 
 _OUTSIDE = {
-    r"embed_tokens|wte|embed_in|word_embeddings": "word_embedding.table", r"wpe|embed_positions": "position_embedding.table",
+    r"embed_tokens|wte|embed_in|word_embeddings|embeddings": "word_embedding.table",
+    r"wpe|embed_positions": "position_embedding.table",
     "lm_head|embed_out": "output_table", "word_embeddings_layernorm": "embedding_norm",
-    "norm|ln_f|final_layer_norm|final_layernorm": "norm",
+    "norm|ln_f|norm_f|final_layer_norm|final_layernorm": "norm",
 }  # fmt: skip
 _NORMS = {
     r"(self_attn|attention)\.(q_norm|query_layernorm|q_layernorm|q_a_layernorm)": "attention.query_norm",
@@ -255,9 +261,17 @@ def renamed(kind: str, config: TransformerConfig, model: Any) -> Iterator[tuple[
             found = "head" if found == "output_table" and what == "bias" else found
             yield (found if what == "weight" else f"{found}.{what}"), value
             continue
-        own = replace(config, branch_norm="before") if config.kind(int(block[1])).linear else config
-        for mine, part in _of_block(kind, own, block[2], what, value):
+        of = config.kind(int(block[1]))
+        own = replace(config, branch_norm="before") if of.linear else config
+        inner = _of_one_branch(of, block[2]) if of.only else block[2]
+        for mine, part in _of_block(kind, own, inner, what, value):
             yield f"layers.{block[1]}.{mine}", part
+
+
+def _of_one_branch(of: BlockKind, name: str) -> str:
+    """The name that a part of a block with one branch has in blocks with both."""
+    mixer, norm = ("mlp", "pre_ff_layernorm") if of.only == "feed_forward" else ("self_attn", "input_layernorm")
+    return norm if name == "norm" else name.replace("mixer", "mamba" if of.linear else mixer)
 
 
 def _of_block(kind: str, config: TransformerConfig, name: str, what: str, value: Array) -> Iterator[tuple[str, Array]]:
@@ -395,6 +409,7 @@ def _of_experts(kind: str, leaf: str, value: Array) -> Iterator[tuple[str, Array
         value = value if kind in _TURNED else value.transpose(0, 2, 1)
         gate, up = (value[..., ::2], value[..., 1::2]) if kind == "gpt_oss" else np.split(value, 2, axis=-1)
         parts = {"down": value} if leaf == "down_proj" else {"gate": gate, "up": up}
+        parts = {"up": value} if leaf == "up_proj" else parts
         yield from ((f"{experts}.{part}", piece) for part, piece in parts.items())
 
 

@@ -48,7 +48,8 @@ def constants(config: TransformerConfig) -> Constants:
 class TransformerBlock(nn.Cell):
     """One layer: attention and feed-forward, each with a residual sum. Norms stand before these branches, after them or both
     (decoder), or after the sum (encoder). Branches that stand side by side read the block's input, of their own norms or one.
-    Where blocks share the choice of an indexer, it goes in and out behind x; see `LatentAttention`.
+    Where blocks share the choice of an indexer, it goes in and out behind x; see `LatentAttention`. `kind.only`: a block of
+    one branch.
     """
 
     def __init__(self, config: TransformerConfig, shared: Constants, kind: BlockKind) -> None:
@@ -58,32 +59,27 @@ class TransformerBlock(nn.Cell):
         before, after = config.norms_branches(kind)
         self.norms_before, self.norms_after = before or not config.causal, after and config.causal
         self.is_parallel, self.shares_norm = config.is_parallel, config.branch_norm == "shared"
-        if self.norms_before:
+        self.attends, self.feeds = kind.only != "feed_forward", kind.only != "attention"
+        if self.norms_before and self.attends:
             self.attention_norm = Norm(config, config.hidden_size)
-        if self.norms_before and not self.shares_norm:
+        if self.norms_before and self.feeds and not self.shares_norm:
             self.feed_forward_norm = Norm(config, config.hidden_size)
         if self.norms_after:
             self.attended_norm, self.fed_forward_norm = (Norm(config, config.hidden_size) for _ in range(2))
-        tables, mask = shared.rotary.get(kind.rotary_base) if kind.rotary else None, shared.mask[kind.window]
-        if kind.linear:
-            self.attention = StateSpace(config) if config.delta is None else GatedDelta(config)
-        elif config.latent_attention is not None:
-            self.attention = LatentAttention(config, tables, mask, shared.index_rotary, kind.shares_choice)
-        else:
-            self.attention = SelfAttention(config, tables, mask, kind.window)
-        if kind.experts:
-            assert shared.empty is not None
-            self.feed_forward = MixtureOfExperts(config, shared.empty)
-        else:
-            dense = GatedFeedForward if config.is_gated else FeedForward
-            self.feed_forward = dense(config, config.intermediate_size)
-        self.add_attention, self.add_feed_forward = ops.Add(), ops.Add()
+        if self.attends:
+            self.attention, self.add_attention = _attention(config, shared, kind), ops.Add()
+        if self.feeds:
+            self.feed_forward, self.add_feed_forward = _feed_forward(config, shared, kind), ops.Add()
         self.is_scaled = config.branch_scale != 1.0
         if self.is_scaled:
             self.scale = Tensor(config.branch_scale, dtype_of(config.compute_dtype))
             self.scale_attention, self.scale_feed_forward = ops.Mul(), ops.Mul()
 
     def construct(self, x: Tensor, hidden: Tensor | None = None) -> Tensor | tuple[Tensor, Tensor]:
+        if not self.feeds:
+            return self.add_attention(x, self.attention(self.attention_norm(x)))
+        if not self.attends:
+            return self.add_feed_forward(x, self.feed_forward(self.feed_forward_norm(x)))
         if self.is_decoder:
             read = self.attention_norm(x) if self.norms_before else x
             if self.passes_choice:
@@ -105,6 +101,23 @@ class TransformerBlock(nn.Cell):
             return (x, hidden) if self.passes_choice else x
         x = self.attention_norm(self.add_attention(x, self.attention(x)))
         return self.feed_forward_norm(self.add_feed_forward(x, self.feed_forward(x)))
+
+
+def _attention(config: TransformerConfig, shared: Constants, kind: BlockKind) -> nn.Cell:
+    if kind.linear:
+        return StateSpace(config) if config.delta is None else GatedDelta(config)
+    tables, mask = shared.rotary.get(kind.rotary_base) if kind.rotary else None, shared.mask[kind.window]
+    if config.latent_attention is not None:
+        return LatentAttention(config, tables, mask, shared.index_rotary, kind.shares_choice)
+    return SelfAttention(config, tables, mask, kind.window)
+
+
+def _feed_forward(config: TransformerConfig, shared: Constants, kind: BlockKind) -> nn.Cell:
+    if kind.experts:
+        assert shared.empty is not None
+        return MixtureOfExperts(config, shared.empty)
+    dense = GatedFeedForward if config.is_gated else FeedForward
+    return dense(config, config.intermediate_size)
 
 
 def block_class(config: TransformerConfig) -> type[TransformerBlock]:

@@ -139,6 +139,9 @@ def _feed_forward(b: Layers, x: Value) -> Value:
         (experts.number, experts.intermediate_size, c.hidden_size),
     )
     with b.emit.cell("experts", "ExpertFeedForward"):
+        if not c.is_gated:
+            up = b.unary("Square", "square", b.unary("ReLU", "relu", _product(b, "up", x, wide)))
+            return _product(b, "down", up, narrow)
         gate, up = _product(b, "gate", x, wide), _product(b, "up", x, wide)
         if experts.clamp:
             scalar = b.table((), c.compute_dtype)

@@ -39,6 +39,10 @@ class _Network(Layers):
     def transformer_block(self, x: Value, kind: BlockKind) -> Value:
         c = self.config
         feed_forward = self.mixture_of_experts if kind.experts else self.dense_feed_forward
+        if kind.only == "attention":
+            return self.binary("Add", "add_attention", x, self.attend(self.norm("attention_norm", x), kind))
+        if kind.only:
+            return self.binary("Add", "add_feed_forward", x, feed_forward(self.norm("feed_forward_norm", x)))
         if c.causal:
             before, after = c.norms_branches(kind)
             read = self.norm("attention_norm", x) if before else x

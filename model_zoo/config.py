@@ -15,6 +15,7 @@ BranchNorm = Literal["before", "after", "both", "beside", "shared"]
 Position = Literal["rotary", "learned", "distance"]
 Attention = Literal["flash", "self"]
 
+Branch = Literal["", "attention", "feed_forward"]
 Scoring = Literal["softmax", "sigmoid"]
 Dispatcher = Literal["alltoall", "alltoall_deredundancy"]
 ExpertForm = Literal["capacity", "dropless"]
@@ -179,7 +180,8 @@ class BlockKind:
 
     `window`: tokens that a query sees, itself among them; 0: all up to itself. `rotary_base` 0: the network's. `linear`: gated
     linear attention, or a state-space layer, in the place of attention. `shares_choice`: its queries see the keys that the last
-    indexer before it chose, and it has none of its own (arXiv:2603.12201).
+    indexer before it chose, and it has none of its own (arXiv:2603.12201). `only`: the one branch that it has (Nemotron-H), none:
+    it has both.
     """
 
     experts: bool = False
@@ -188,6 +190,7 @@ class BlockKind:
     rotary_base: float = 0.0
     linear: bool = False
     shares_choice: bool = False
+    only: Branch = ""
 
 
 @dataclass(frozen=True)
@@ -291,6 +294,14 @@ class TransformerConfig:
             raise InputError(f"{self.name}: weights multiply what experts read where a token has one expert")
         if self.experts is not None and self.experts.scales_input and self.experts.bias:
             raise InputError(f"{self.name}: experts whose input is weighted have no biases")
+        if self.experts is not None and not self.is_gated and (self.activation != "relu2" or self.experts.bias):
+            raise InputError(f"{self.name}: experts without a gate take the square of ReLU, and have no biases")
+        if any(kind.only for kind in self.kinds) and (
+            not self.causal or self.branch_norm != "before" or self.branch_scale != 1.0
+        ):
+            raise InputError(
+                f"{self.name}: blocks of one branch are a decoder's, with a norm before it and no scale behind it"
+            )
         self._require_attention()
         self._require_delta()
         self._require_state_space()
@@ -371,6 +382,11 @@ class TransformerConfig:
     def is_gated(self) -> bool:
         """Whether a feed-forward multiplies what it projects up with a gate."""
         return self.activation in ("swiglu", "geglu")
+
+    @property
+    def is_hybrid(self) -> bool:
+        """Whether it has state-space layers, or blocks of one branch alone."""
+        return self.state_space is not None or any(kind.only for kind in self.kinds)
 
     @property
     def is_parallel(self) -> bool:

@@ -13,7 +13,7 @@ from model_zoo import derived
 from model_zoo.config import DEFAULT_SEQ_LENGTH, MOST_LAYERS, BlockKind, TransformerConfig
 from model_zoo.fact_types import typed
 from model_zoo.families import FAMILIES, HARMLESS, KEYS, LACKING, LEFT_OUT, NEAREST, TOWERLESS, Family
-from model_zoo.layer_kinds import CHUNKED, FULL, INDEXED, LINEAR, SLIDING, attention_types, kinds_of
+from model_zoo.layer_kinds import CHUNKED, FULL, INDEXED, LINEAR, MLP, MOE, SLIDING, attention_types, kinds_of
 from model_zoo.silent import SILENT
 from ms_symtensor.errors import InputError
 from ms_symtensor.files.reading import read_json
@@ -130,13 +130,19 @@ def _network(data: Mapping[str, Any], name: str, seq_length: int | None, approxi
     derived.read_rope(facts)
     derived.fill_delta(facts)
     derived.fill_state_space(facts)
+    derived.fill_layers(facts)
     layers = derived.number_of(facts, "num_layers")
     if layers > MOST_LAYERS:
         raise InputError(f"num_hidden_layers is {layers}; it must be at most {MOST_LAYERS}")
     facts["seq_length"] = seq_length or min(
         DEFAULT_SEQ_LENGTH, facts.get("max_position_embeddings") or facts.get("longest") or math.inf
     )
-    there = {FULL, SLIDING, *([LINEAR] if {"delta.key_heads", "state_space.heads"} & facts.keys() else [])}
+    there = {
+        FULL,
+        SLIDING,
+        *((MOE, MLP) if facts.get("one_branch") else ()),
+        *([LINEAR] if {"delta.key_heads", "state_space.heads"} & facts.keys() else []),
+    }
     for part in sorted({*attention_types(facts, layers)} - there):
         if part == INDEXED and "indexer.heads" in facts:
             continue

@@ -158,9 +158,20 @@ def fill_state_space(facts: dict[str, Any]) -> None:
         )
 
 
+def fill_layers(facts: dict[str, Any]) -> None:
+    """The kinds of layers from a pattern of letters, and their number where the file does not say it."""
+    if facts.get("layer_pattern"):
+        facts["layer_types"] = [*facts["layer_pattern"]]
+    if facts.get("one_branch") and not facts.get("num_layers"):
+        facts["num_layers"] = len(facts["layer_types"])
+
+
 def state_space_sizes(facts: Mapping[str, Any]) -> StateSpaceSizes:
     """The heads of state-space layers. Errors: InputError for sizes that are none, and for a convolution of one token."""
     names = ("heads", "head_size", "groups", "state_size", "kernel")
+    act = facts.get("state_space.activation") or facts.get("activation") or "silu"
+    if act not in ("silu", "swish"):
+        raise InputError(f"hidden_act is {act!r}: the convolution of the zoo's state-space layers takes silu")
     sizes = StateSpaceSizes(
         **{name: number_of(facts, f"state_space.{name}") for name in names},
         conv_bias=facts.get("state_space.conv_bias") is not False,

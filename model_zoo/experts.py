@@ -14,7 +14,7 @@ from mindspore.common.initializer import initializer
 from mindspore.ops.auto_generate import SiLU, TopKRouter
 
 from model_zoo.config import TransformerConfig
-from model_zoo.layers import GatedFeedForward, Linear, dtype_of, matrix, weight
+from model_zoo.layers import FeedForward, GatedFeedForward, Linear, dtype_of, matrix, weight
 
 DROP_BY_POSITION = 0  # TopKRouter: where places are short, earlier tokens come first
 
@@ -142,8 +142,8 @@ class GroupRouter(_Weighing):
 
 
 class ExpertFeedForward(nn.Cell):
-    """down(silu(gate(x)) * up(x)) of every expert, on [experts, places, hidden]. Clamped: gate and up, cut off at the limit (gate
-    above alone), as gate * sigmoid(slope * gate) * (up + 1) between.
+    """down(silu(gate(x)) * up(x)) of every expert, on [experts, places, hidden]; without a gate down(relu(up(x))^2). Clamped:
+    gate and up, cut off at the limit (gate above alone), as gate * sigmoid(slope * gate) * (up + 1) between.
     """
 
     def __init__(self, config: TransformerConfig) -> None:
@@ -152,11 +152,16 @@ class ExpertFeedForward(nn.Cell):
         number, width = config.experts.number, config.experts.intermediate_size
         trains = config.trains_base
         self.compute_dtype = dtype_of(config.compute_dtype)
-        self.gate = matrix((number, config.hidden_size, width), config)
+        self.is_gated = config.is_gated
+        if self.is_gated:
+            self.gate = matrix((number, config.hidden_size, width), config)
+            self.cast_gate, self.matmul_gate, self.mul = ops.Cast(), ops.BatchMatMul(), ops.Mul()
+        else:
+            self.relu, self.square = ops.ReLU(), ops.Square()
         self.up = matrix((number, config.hidden_size, width), config)
         self.down = matrix((number, width, config.hidden_size), config)
-        self.cast_gate, self.cast_up, self.cast_down = ops.Cast(), ops.Cast(), ops.Cast()
-        self.matmul_gate, self.matmul_up, self.matmul_down = (ops.BatchMatMul() for _ in range(3))
+        self.cast_up, self.cast_down = ops.Cast(), ops.Cast()
+        self.matmul_up, self.matmul_down = ops.BatchMatMul(), ops.BatchMatMul()
         self.has_scales = config.has_scales
         if self.has_scales:
             self.gate_scale = weight((number, 1, width), config)
@@ -178,11 +183,13 @@ class ExpertFeedForward(nn.Cell):
             )
             self.clamp_gate, self.clamp_up, self.raise_up = ops.Minimum(), ops.Minimum(), ops.Maximum()
             self.mul_slope, self.sigmoid, self.mul_gate, self.add_one = ops.Mul(), ops.Sigmoid(), ops.Mul(), ops.Add()
-        else:
+        elif self.is_gated:
             self.silu = SiLU()
-        self.mul = ops.Mul()
 
     def construct(self, x: Tensor) -> Tensor:
+        if not self.is_gated:
+            up = self.square(self.relu(self.matmul_up(x, self.cast_up(self.up, self.compute_dtype))))
+            return self.matmul_down(up, self.cast_down(self.down, self.compute_dtype))
         gate = self.matmul_gate(x, self.cast_gate(self.gate, self.compute_dtype))
         up = self.matmul_up(x, self.cast_up(self.up, self.compute_dtype))
         if self.has_scales:
@@ -233,7 +240,8 @@ class MixtureOfExperts(nn.Cell):
         self.merge_samples = ops.Reshape()
         self.has_shared = config.experts.shared_size > 0
         if self.has_shared:
-            self.shared, self.add_shared = GatedFeedForward(config, config.experts.shared_size), ops.Add()
+            dense = GatedFeedForward if config.is_gated else FeedForward
+            self.shared, self.add_shared = dense(config, config.experts.shared_size), ops.Add()
         self.has_gate = config.experts.shared_gate
         if self.has_gate:
             self.shared_gate = Linear(config, config.hidden_size, 1, False)

@@ -31,6 +31,8 @@ _KNOWN: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
     "attention_layers": ("a list of numbers", _is_list_of(int)),
     "state_space.head_size": ("a whole number, or auto", lambda value: value == "auto" or _is_whole(value)),
     "state_space.limits": ("a list of two numbers", lambda value: isinstance(value, list) and len(value) == 2),
+    "layer_pattern": ("a pattern of M, E, * and -", lambda value: bool(re.fullmatch(r"[ME*-]+", str(value)))),
+    "state_space.activation": ("a name", lambda value: isinstance(value, str)),
     "position_type": ("a name", lambda value: isinstance(value, str)),
     "expert_layers": ("a list of numbers", _is_list_of(int)),
     "layer_types": ("a list of names", _is_list_of(str)),
@@ -61,7 +63,7 @@ _KNOWN: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
         ("norm_epsilon", "rotary_base", "local_base", "rotated_share", "score_cap", "logit_cap", "experts.scale",
          "experts.clamp", "experts.clamp_slope", "residual_scale", "score_size", "embedding_scale", "branch_scale",
          "score_scale", "logit_scale", "logit_divisor", "logit_base", "depth_scale",
-         "z_loss"),
+         "z_loss", "state_space.least_step"),
         ("a number, 0 or more", _is_number),
     ),
 }  # fmt: skip

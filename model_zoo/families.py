@@ -93,6 +93,7 @@ _LACKING: Mapping[str, str] = {
     "sparse attention with an indexer": "index_topk index_n_heads index_head_dim indexer_types",
     "gated linear attention": """linear_num_key_heads linear_num_value_heads linear_key_head_dim linear_value_head_dim
         linear_conv_kernel_dim linear_num_heads linear_head_dim linear_attn_config""",
+    "experts in a narrow space": "moe_latent_size",
     "compressed attention": "compress_rates compress_ratios compress_rope_theta",
     "hyper-connections": "hc_mult hc_eps hc_sinkhorn_iters",
     "an output projection of low rank": "o_groups o_lora_rank",
@@ -204,6 +205,16 @@ _QWEN3_NEXT = DELTA_KEYS | {
 _BEGINS = dict.fromkeys(
     ["linear_a_log_min", "linear_a_log_max", "linear_dt_min", "linear_dt_max", "linear_dt_init_floor"], ""
 )
+_UNREAD_BY_NEMOTRON_H = """expand chunk_size mamba_proj_bias time_step_max time_step_floor time_step_limit use_mamba_kernels
+    rescale_prenorm_residual residual_in_fp32 mamba_ssm_cache_dtype moe_shared_expert_overlap mtp_layers_block_type
+    mtp_hybrid_override_pattern n_shared_experts sliding_window attention_bias rope_theta partial_rotary_factor"""
+_NEMOTRON_H = dict.fromkeys(_UNREAD_BY_NEMOTRON_H.split(), "") | {
+    "layers_block_type": "layer_types", "hybrid_override_pattern": "layer_pattern", "attention_head_dim": "head_dim",
+    "mamba_num_heads": "state_space.heads", "mamba_head_dim": "state_space.head_size", "n_groups": "state_space.groups",
+    "ssm_state_size": "state_space.state_size", "conv_kernel": "state_space.kernel", "use_conv_bias": "state_space.conv_bias",
+    "use_bias": "state_space.bias", "time_step_min": "state_space.least_step", "mamba_hidden_act": "state_space.activation",
+    "mlp_hidden_act": "activation", "moe_shared_expert_intermediate_size": "experts.shared_size",
+}  # fmt: skip
 _EXPERTS_ONLY = {"intermediate_size": "experts.intermediate_size"}  # no block is dense
 
 _REFUSED: Mapping[str, str] = {
@@ -212,7 +223,7 @@ _REFUSED: Mapping[str, str] = {
     "compressed attention and hyper-connections": "deepseek_v4",
     "experts beside attention and zero experts": "longcat_flash",
     "state-space layers of Mamba 1": "mamba falcon_mamba jamba zamba",
-    "state-space layers alone": "mamba2 nemotron_h",
+    "state-space layers alone": "mamba2",
     "attention beside state-space layers": "falcon_h1",
     "blocks that share weights": "zamba2",
     "convolutions between blocks of attention": "lfm2 lfm2_moe",
@@ -329,6 +340,10 @@ FAMILIES: Mapping[str, Family] = {  # the text network of a multimodal one has i
         keys=STATE_SPACE_KEYS | {
             "attn_layer_indices": "attention_layers", "z_loss_coefficient": "z_loss", "attn_rotary_emb": "rotated_size",
         },
+    ),
+    "nemotron_h": Family(
+        fixed=_SIGMOID | {"gated": False, "one_branch": True, "second_tokens": 0, "state_space.activation": "silu"},
+        keys=_NEMOTRON_H,
     ),
     "hyperclovax": Family(
         fixed={"branch_norm": "both", "norms_after": True},

@@ -8,7 +8,8 @@ from ms_symtensor.errors import InputError
 
 FULL, SLIDING, CHUNKED, LINEAR = "full_attention", "sliding_attention", "chunked_attention", "linear_attention"
 INDEXED = "indexed_attention"  # of all blocks alike, or of none
-_OLD_NAMES = {"mamba": LINEAR, "attention": FULL}
+MOE, MLP = "moe", "mlp"  # of blocks that are one of these alone
+_OLD_NAMES = {"mamba": LINEAR, "attention": FULL, "M": LINEAR, "*": FULL, "E": MOE, "-": MLP}
 Facts = Mapping[str, Any]
 
 
@@ -18,6 +19,8 @@ def kinds_of(facts: Facts, number: int) -> tuple[BlockKind, ...]:
     Errors: InputError naming an attention that the zoo has not.
     """
     types, has_experts = attention_types(facts, number), _has_experts(facts)
+    if facts.get("one_branch"):
+        return tuple(_alone(kind) for kind in types)
     turns = _rotated(facts, number)
     if facts.get("rotates_windows") and facts.get("window"):
         turns = [kind != FULL for kind in types]
@@ -30,6 +33,11 @@ def kinds_of(facts: Facts, number: int) -> tuple[BlockKind, ...]:
         BlockKind(has_experts(n), width[kind], turns[n], local if kind == SLIDING else 0.0, kind == LINEAR, shares[n])
         for n, kind in enumerate(types)
     )
+
+
+def _alone(kind: str) -> BlockKind:
+    feeds = kind in (MOE, MLP)
+    return BlockKind(kind == MOE, rotary=False, linear=kind == LINEAR, only="feed_forward" if feeds else "attention")
 
 
 def attention_types(facts: Facts, number: int) -> list[str]:

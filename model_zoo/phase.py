@@ -83,7 +83,7 @@ def why_no_phase(config: "TransformerConfig") -> str:
         is not None,
         "its linear attention takes prompts of a power of two tokens, and leaves no state behind them": config.delta
         is not None,
-        "its state-space layers leave no state behind them": config.state_space is not None,
+        "its state-space layers leave no state behind them": config.is_hybrid,
         "gates weight what its attention gives": config.attention_gate,
         "its latent attention has biases": config.latent_attention is not None and config.linear_bias,
     }

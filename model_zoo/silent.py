@@ -92,6 +92,13 @@ SILENT: Mapping[str, Mapping[str, Any]] = {
     "bamba": _STATE_SPACE | {
         "n_kv_heads": 8, "intermediate_size": 14336, "max_position_embeddings": 262144, "norm_epsilon": 1e-5,
     },
+    "nemotron_h": {
+        "n_kv_heads": 8, "head_dim": 128, "activation": "relu2", "intermediate_size": 21504, "norm_epsilon": 1e-5,
+        "max_position_embeddings": 4096, "experts.number": 8, "experts.per_token": 2, "experts.intermediate_size": 7688,
+        "experts.shared_size": 7688, "layer_types": ["linear_attention", "moe", "full_attention", "mlp"],
+        "state_space.heads": 128, "state_space.head_size": 64, "state_space.groups": 8, "state_space.state_size": 128,
+        "state_space.kernel": 4, "state_space.least_step": 0.001,
+    },
     "hyperclovax": _SHORT,
     "minicpm3": {
         "latent.query_rank": 768, "latent.key_value_rank": 256, "plain_head_dim": 64, "latent.rotary_head_dim": 32,

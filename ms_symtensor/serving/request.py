@@ -75,7 +75,7 @@ class Request:
     def __post_init__(self) -> None:
         if not self.config.causal or self.config.lora is not None:
             raise InputError(f"{self.config.name} does not generate: give a decoder without adapters")
-        if self.config.state_space is not None:
+        if self.config.is_hybrid:
             raise InputError(
                 f"{self.config.name}: states of state-space layers have no price in serving; plan its training, or serve another"
                 " network"

@@ -56,26 +56,32 @@ class Reference:
 
     def _layer(self, name: str, x: Array, kind: BlockKind) -> Array:
         if self.config.causal:
+            if kind.only:
+                return x + self._branch(name, self._norm(f"{name}.{kind.only}_norm", x), kind)
             branches = self.config.branch_norm
             branches = "before" if branches == "after" and kind.linear else branches
             before, after = branches != "after", branches in ("after", "both")
             y = shared = self._norm(f"{name}.attention_norm", x) if before else x
-            if kind.linear:
-                result = gated_delta_result if self.config.delta else state_space_result
-                y = result(self, f"{name}.attention", y)
-            elif self.config.latent_attention:
-                y = self._latent_attention(f"{name}.attention", y, kind)
-            else:
-                y = self._attention(f"{name}.attention", y, kind)
+            y = self._mixed(f"{name}.attention", y, kind)
             block, scale = x, self.config.branch_scale
             x = x + scale * (self._norm(f"{name}.attended_norm", y) if after else y)
             y = block if branches == "beside" else x
             y = shared if branches == "shared" else self._norm(f"{name}.feed_forward_norm", y) if before else y
-            feed = f"{name}.feed_forward"
-            y = experts_result(self, feed, y) if kind.experts else self._feed_forward(feed, y)
+            y = self._fed(f"{name}.feed_forward", y, kind)
             return x + scale * (self._norm(f"{name}.fed_forward_norm", y) if after else y)
         x = self._norm(f"{name}.attention_norm", x + self._attention(f"{name}.attention", x, kind))
         return self._norm(f"{name}.feed_forward_norm", x + self._feed_forward(f"{name}.feed_forward", x))
+
+    def _branch(self, name: str, x: Array, kind: BlockKind) -> Array:
+        return (self._mixed if kind.only == "attention" else self._fed)(f"{name}.{kind.only}", x, kind)
+
+    def _mixed(self, name: str, x: Array, kind: BlockKind) -> Array:
+        if kind.linear:
+            return (gated_delta_result if self.config.delta else state_space_result)(self, name, x)
+        return (self._latent_attention if self.config.latent_attention else self._attention)(name, x, kind)
+
+    def _fed(self, name: str, x: Array, kind: BlockKind) -> Array:
+        return experts_result(self, name, x) if kind.experts else self._feed_forward(name, x)
 
     def _linear(self, name: str, x: Array) -> Array:
         y = x @ self.weights[f"{name}.weight"].T + self.weights.get(f"{name}.bias", 0.0)
@@ -298,6 +304,8 @@ def _expert(of: Reference, name: str, expert: int, x: Array) -> Array:
     def product(part: str, x: Array) -> Array:
         return x @ w[f"{name}.{part}"][expert] + (w[f"{name}.{part}_bias"][expert, 0] if experts.bias else 0.0)
 
+    if not of.config.is_gated:
+        return product("down", np.maximum(product("up", x), 0.0) ** 2)
     gate, up = product("gate", x), product("up", x)
     if experts.clamp:  # as gpt-oss has it
         gate, up = np.minimum(gate, experts.clamp), np.clip(up, -experts.clamp, experts.clamp)

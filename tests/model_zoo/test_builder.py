@@ -133,6 +133,13 @@ _PARTS = {
         "kinds": (BlockKind(linear=True), BlockKind(), BlockKind()), "compute_dtype": "float32",
         "state_space": StateSpaceSizes(4, 16, 4, 8, conv_bias=False), "seq_length": 48,
     },
+    "blocks of one branch, experts without a gate": {
+        "num_layers": 4, "experts": replace(_EXPERTS, scoring="sigmoid"), "state_space": StateSpaceSizes(4, 16, 2, 8),
+        "activation": "relu2", "kinds": (
+            BlockKind(linear=True, only="attention"), BlockKind(experts=True, only="feed_forward"),
+            BlockKind(rotary=False, only="attention"), BlockKind(only="feed_forward"),
+        ),
+    },
     "norms without weights": {"norm": "layer_norm_no_weight", "branch_scale": 2.0},
     "keys that an indexer chooses": {
         "num_layers": 2, "n_kv_heads": 4, "latent_attention": LatentSizes(24, 16, 8, 8), "indexer": IndexerSizes(4, 16, 8),

@@ -321,6 +321,30 @@ def test_published_keys_of_granite_4_mean_its_class(tmp_path: Path) -> None:
     assert (dense.experts, dense.intermediate_size) == (None, 1536)
 
 
+def test_published_keys_of_nemotron_h_mean_its_class(tmp_path: Path) -> None:
+    data = json.loads((FILES / "nemotron_h_8b.json").read_text())
+    letters = {"linear_attention": "M", "full_attention": "*", "moe": "E", "mlp": "-"}
+    types = data.pop("layers_block_type")
+    old = {"hybrid_override_pattern": "".join(letters[one] for one in types), "num_hidden_layers": len(types)}
+    config = described_by(tmp_path, data | old | {"attention_head_dim": 128, "expand": 2, "rope_theta": 10000})
+    of_class = read(FILES / "nemotron_h_8b.json").config
+    assert replace(config, name=of_class.name) == of_class
+    assert [kind.only for kind in config.kinds[:8]] == ["attention", "feed_forward"] * 3 + ["attention"] * 2
+    assert [kind.linear for kind in config.kinds[5:8]] == [False, True, False]
+    short = read(FILES / "nemotron_3_nano_30b_a3b.json", ["num_hidden_layers=7"]).config
+    assert [kind.experts for kind in short.kinds] == [False, True, False, True, False, False, True]
+    for keys, said in (
+        ({"moe_latent_size": 1024}, "no experts in a narrow space .moe_latent_size"),
+        ({"hybrid_override_pattern": "MEX"}, "hybrid_override_pattern is 'MEX': give a pattern of M, E, . and -"),
+        ({"mamba_hidden_act": "gelu"}, "mamba_hidden_act 'gelu' in this model_type"),
+        ({"num_nextn_predict_layers": 1}, "num_nextn_predict_layers '1' in this model_type"),
+    ):
+        with pytest.raises(InputError, match=said):
+            described_by(tmp_path, data | old | keys)
+    with pytest.raises(InputError, match="hidden_act is 'gelu': the convolution .* takes silu"):
+        described_by(tmp_path, DEFAULTS["bamba"]["config"] | {"hidden_act": "gelu"})
+
+
 def test_published_keys_of_qwen3_next_mean_its_class(tmp_path: Path) -> None:
     data = json.loads((FILES / "qwen3_next_80b_a3b.json").read_text())
     for key in ("layer_types", "rope_parameters"):

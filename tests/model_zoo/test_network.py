@@ -279,6 +279,14 @@ EXPERTS = Experts(number=4, per_token=2, intermediate_size=24, load_imbalance=0.
                 scales_input=True,
             ),
         ),
+        replace(
+            PUBLISHED["mixtral_8x7b"], **ROUTED | {"num_layers": 3}, name="nemotron_h", n_kv_heads=2, activation="relu2",
+            kinds=(
+                BlockKind(experts=True, only="feed_forward"), BlockKind(rotary=False, only="attention"),
+                BlockKind(only="feed_forward"),
+            ),
+            experts=replace(EXPERTS, shared_size=20, scoring="sigmoid"),
+        ),
     ],
     ids=lambda config: config.name,
 )  # fmt: skip

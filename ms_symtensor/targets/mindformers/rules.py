@@ -77,7 +77,7 @@ def _of_network(config: TransformerConfig) -> str:
          "its networks bias no scores by distance, and normalise neither embeddings nor the head's table"),
         (config.delta is not None or config.attention_gate,
          "it has no network with gated linear attention or gates of attention"),
-        (config.state_space is not None, "its state-space layers are not modelled"),
+        (config.is_hybrid, "its state-space layers are not modelled"),
         (config.indexer is not None,
          "its indexer and sparse attention are kernels in a Morph of fixed layout, which are not modelled"),
     )  # fmt: skip

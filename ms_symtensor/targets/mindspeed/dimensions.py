@@ -24,7 +24,7 @@ def unsayable(config: TransformerConfig) -> str:
         (config.qk_norm not in (None, "head"), "norms of whole projections, or once rotated, have no option"),
         (config.sinks or config.score_cap or config.logit_cap, "sinks and soft caps have no option"),
         (config.delta or config.attention_gate, "gated linear attention and gates of attention are not written"),
-        (config.state_space, "state-space layers are not written"),
+        (config.is_hybrid, "state-space layers are not written"),
         (config.kinds, "blocks of several kinds have no option"),
         (config.output_bias or config.head_bias, "biases of attention's output or the head alone have no option"),
         (config.embedding_scale != 1.0 or config.score_size, "scales of embeddings and scores are not written"),

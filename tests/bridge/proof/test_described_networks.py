@@ -53,6 +53,10 @@ NETWORKS = {
         *_small("intermediate_size=2048", "mamba_n_heads=32", "mamba_n_groups=4", "attn_layer_indices=[1]"),
         "--layouts=uniform", "--fix=model_parallel=2", "--fix=data_parallel=2",
     ),
+    "nemotron_3_nano_30b_a3b": (
+        "--num-layers=7", "--seq-length=1024", "--dim=n_routed_experts=16", "--dim=vocab_size=32000", "--layouts=uniform",
+        "--fix=model_parallel=2", "--fix=data_parallel=2",
+    ),
     "glm_moe_dsa": (
         "--num-layers=5", "--seq-length=1024", "--dim=n_routed_experts=32", "--dim=vocab_size=32000", "--dim=index_topk=256",
         "--dim=indexer_types=null", "--dim=index_topk_freq=2",

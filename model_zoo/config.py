@@ -291,7 +291,9 @@ class TransformerConfig:
         if self.kinds and len(self.kinds) != self.num_layers:
             raise InputError(f"{self.name} has {len(self.kinds)} kinds of blocks for {self.num_layers} layers")
         if self.experts is not None and self.experts.scales_input and self.experts.per_token > 1:
-            raise InputError(f"{self.name}: weights multiply what experts read where a token has one expert")
+            raise InputError(
+                f"{self.name}: weights multiply what experts read where a token has one expert: give num_experts_per_tok = 1"
+            )
         if self.experts is not None and self.experts.scales_input and self.experts.bias:
             raise InputError(f"{self.name}: experts whose input is weighted have no biases")
         if self.experts is not None and not self.is_gated and (self.activation != "relu2" or self.experts.bias):

@@ -292,5 +292,7 @@ def test_a_weight_that_one_stage_cannot_cut_alike_for_its_readers_leaves_several
 def test_a_number_of_devices_with_odd_divisors_is_told_with_one_near(device_num, said):
     dimensions = dimensions_of("llama2_7b", batch_size=16)
     of = network(build_graph(dimensions), lambda batch, layers: build_graph(replace(dimensions, batch_size=batch)))
-    with pytest.raises(InfeasibleError, match=f"there is no plan for {device_num} devices: .*{said}, or a global batch"):
+    with pytest.raises(
+        InfeasibleError, match=f"there is no plan for {device_num} devices: .*{said}, or a global batch"
+    ):
         best_plan(of, replace(REQUEST, device_num=device_num, seq_length=dimensions.seq_length))

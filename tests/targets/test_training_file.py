@@ -93,8 +93,11 @@ def test_chunks_take_turns_in_a_list_of_stages(tmp_path: Path) -> None:
     ("changes", "reason"),
     [
         ([("mode: 0 ", "mode: 1 ")], "give --target mindformers-pynative"),
-        ([("model_parallel: 4", "model_paralel: 4")], "parallel_config.model_paralel is no key of MindFormers: is model_parallel"),
-        ([("recompute_config:", "recompute_confg:")], "recompute_confg is no key of MindFormers: is recompute_config meant"),
+        (
+            [("model_parallel: 4", "model_paralel: 4")],
+            "parallel_config.model_paralel is no key of MindFormers: is model_",
+        ),
+        ([("recompute_config:", "recompute_confg:")], "recompute_confg is no key of MindFormers: is recompute_config"),
         ([("run_mode: 'train'", "run_mode: 'predict'")], "only files for training"),
         ([("use_parallel: True", "use_parallel: False")], "use_parallel is False"),
         ([("parallel_mode: 1", "parallel_mode: 0")], "parallel_mode"),

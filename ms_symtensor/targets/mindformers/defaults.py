@@ -48,14 +48,17 @@ def said(data: dict[str, Any], *path: str) -> Any:
 
 
 LIKENESS = 0.9
-"""From this likeness on a key is a misspelt other one (empirical: expert_model_parallel and expert_parallel, two keys, have 0.83)."""
+"""Keys so alike are one, misspelt (empirical: expert_model_parallel and expert_parallel, which are two, are 0.83 alike)."""
 
 
-def misspelt(data: dict[str, Any]) -> Iterator[tuple[Path, str]]:
-    """The keys of a file that MindFormers does not know, where one that it would read is not there: each with that one."""
-    known = {path[:depth] for path in DEFAULTS for depth in range(1, len(path) + 1)}
+def misspelt(data: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """The keys of a file that MindFormers does not know, where one that it would read is not there: each, from the top of the
+    file on, with that one.
+    """
+    known = {tuple(map(str, path[:depth])) for path in DEFAULTS for depth in range(1, len(path) + 1)}
     for *section, key in sorted(known):
         there = value_at(data, tuple(section)) if section else data
         if isinstance(there, dict) and key not in there:
             others = [other for other in there if isinstance(other, str) and (*section, other) not in known]
-            yield from (((*section, other), key) for other in get_close_matches(key, others, 1, LIKENESS))
+            for other in get_close_matches(key, others, 1, LIKENESS):
+                yield ".".join((*section, other)), key

@@ -113,8 +113,8 @@ def _require_training(data: dict[str, Any]) -> None:
         raise InputError(
             "it is a file for PyNative: give --target mindformers-pynative, or a file in graph mode (context.mode 0)"
         )
-    for path, meant in misspelt(data):
-        raise InputError(f"{'.'.join(path)} is no key of MindFormers: is {meant} meant?")
+    for key, meant in misspelt(data):
+        raise InputError(f"{key} is no key of MindFormers: is {meant} meant?")
     if "parallel_config" not in data:
         raise InputError("it has no parallel_config: give a training file in graph mode")
     if data.get("use_parallel") is False:

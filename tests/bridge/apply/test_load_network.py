@@ -32,7 +32,9 @@ def test_a_factory_that_ends_the_process_is_no_success(command, place, tmp_path,
 
 
 def test_a_factory_that_raises_an_error_of_its_own_runs_once(tmp_path, capsys):
-    (tmp_path / "file_that_fails.py").write_text("def factory():\n    print('ran')\n    raise RuntimeError('no data')\n")
+    (tmp_path / "file_that_fails.py").write_text(
+        "def factory():\n    print('ran')\n    raise RuntimeError('no data')\n"
+    )
     with pytest.raises(InputError, match=r"failed \(RuntimeError: no data\) at file_that_fails\.py:3"):
         load_factory(f"{tmp_path}/file_that_fails.py:factory")
     assert capsys.readouterr().out == "ran\n"

@@ -40,7 +40,11 @@ def test_how_many_blocks_are_recomputed():
         ([("optimizer_weight_shard_size", "4")], [], "MindSpore can sum gradients over the wrong ranks"),
         ([("model_parallel", "4")], [("model_parallel", "2")], "at least 4 and at most 2 leave nothing"),
         ([("model_parallel", "4"), ("model_parallel", "2")], [], "at least 4 and at most 2 leave nothing"),
-        ([("optimizer_level", "level3"), ("optimizer_weight_shard_size", "1")], [], "leave nothing .*size = 1 is level 0"),
+        (
+            [("optimizer_level", "level3"), ("optimizer_weight_shard_size", "1")],
+            [],
+            "leave nothing .*size = 1 is level 0",
+        ),
         (
             [],
             [("optimizer_weight_shard_size", "-1")],

@@ -1,6 +1,6 @@
 """The search over pipeline stages against brute force: random small networks of equal blocks, the whole space of a step.
 
-    python -m benchmarks.brute_force_stages [--cases 200] [--seed 0] [--most 3000] [--select] [--certify] [--lone] [--turns]
+    python -m benchmarks.brute_force_stages [--cases 200] [--seed 0] [--most 3000] [--select] [--certify] [--lone] [--turns [N]]
 
 Every step that a request allows is written down as the programs of its stages and priced as a whole (`cost.stage_time`,
 `cost.stage_memory`): one, two or four stages (three divide no number of devices on which MindSpore forms groups), one, two or
@@ -12,7 +12,7 @@ network are priced once, several model chunks as one, with what is sent between 
 `plan` must find a step within the gap that it states of the fastest one, also under memory limits between the smallest and the
 fastest step's peak. `--select`: any operators of
 any blocks are recomputed, of two or three blocks on 2 or 4 devices, on one or two stages, always under limits. `--lone`: the
-first block is like no other. `--turns`: two kinds of blocks take turns.
+first block is like no other. `--turns`: two kinds of blocks take turns, every Nth block is of the second one.
 """
 
 import argparse
@@ -135,14 +135,22 @@ def main() -> int:
     parser.add_argument("--select", action="store_true", help="any operators of few blocks are recomputed")
     parser.add_argument("--certify", action="store_true", help="plans are certified, to a gap of nothing")
     parser.add_argument("--lone", action="store_true", help="the first block is like no other (not with --select)")
-    parser.add_argument("--turns", action="store_true", help="two kinds of blocks take turns (not with --select)")
+    parser.add_argument(
+        "--turns",
+        type=int,
+        nargs="?",
+        const=2,
+        metavar="N",
+        help="every Nth block is of another kind (not with --select)",
+    )
     parser.add_argument("--first", type=int, default=0, help="the number of the first case")
     chosen = parser.parse_args()
     cluster, start, found, tried = load("atlas_800t_a2"), time.perf_counter(), 0, 0
 
     def others(blocks: int) -> range:
         """The numbers of the blocks that are of another kind."""
-        return range(1, blocks, 2) if chosen.turns else range(int(chosen.lone))
+        every = chosen.turns
+        return range(every - 1, blocks, every) if every else range(int(chosen.lone))
 
     for number in range(chosen.first, chosen.first + chosen.cases):
         draw, limited = random.Random(f"{chosen.seed}/{number}"), number % 2 == 1 or chosen.select

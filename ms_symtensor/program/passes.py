@@ -6,6 +6,7 @@ Which turns a stage takes, `program.schedules` says. In interleaved stages the f
 
 from collections.abc import Iterator, Sequence
 from math import inf
+from operator import mul
 from typing import NamedTuple
 
 from ms_symtensor.program.pipeline import dealt
@@ -28,7 +29,8 @@ class Pass(NamedTuple):
 
 
 class InFlight(NamedTuple):
-    """Micro-batches whose activations a stage keeps when the most wait: on average over its model chunks, and in every run.
+    """Micro-batches whose activations a stage keeps when the most wait: on average over its blocks, and in every run. `shares` of
+    the blocks that each run holds; none: as many each.
 
     That is where so many wait for the first time (in 1F1B at the end of the warm-up). Later others wait in the first runs, or
     fewer in the last ones: where first runs keep less of each, since their blocks are recomputed, nothing needs more.
@@ -36,6 +38,14 @@ class InFlight(NamedTuple):
 
     mean: float
     runs: tuple[int, ...]
+    shares: tuple[float, ...] = ()
+
+    def with_blocks(self, number: int) -> "InFlight":
+        """The same of a stage that holds so many blocks, whose runs may be unequal."""
+        if len(self.runs) == 1 or number < len(self.runs):
+            return self
+        shares = tuple(length / number for length in dealt((number,), len(self.runs)))
+        return InFlight(sum(map(mul, self.runs, shares)), self.runs, shares)
 
     def of_blocks(self, number: int) -> list[int]:
         """How many wait in each of so many blocks of the stage."""
@@ -48,8 +58,8 @@ class InFlight(NamedTuple):
         """
         if len(self.runs) == 1:
             return missing_B / self.mean
-        each_B, found_B = most_B / len(self.runs), 0.0
-        for waiting in self.runs:
+        found_B = 0.0
+        for waiting, each_B in zip(self.runs, self._of_runs(most_B), strict=True):
             if missing_B <= waiting * each_B * (1 + ROUNDING):
                 return found_B + missing_B / waiting
             missing_B, found_B = missing_B - waiting * each_B, found_B + each_B
@@ -57,12 +67,16 @@ class InFlight(NamedTuple):
 
     def saved_B(self, gone_B: float, most_B: float) -> float:
         """Bytes that are saved where the first blocks do not keep so many of a micro-batch."""
-        each_B, found_B = most_B / len(self.runs), 0.0
-        for waiting in self.runs[:-1]:
+        found_B = 0.0
+        for waiting, each_B in zip(self.runs[:-1], self._of_runs(most_B), strict=False):
             if gone_B <= each_B:
                 return found_B + waiting * gone_B
             gone_B, found_B = gone_B - each_B, found_B + waiting * each_B
         return found_B + self.runs[-1] * gone_B
+
+    def _of_runs(self, size_B: float) -> list[float]:
+        """What of so many bytes of all blocks is in every run."""
+        return [share * size_B for share in self.shares or (1 / len(self.runs),) * len(self.runs)]
 
 
 def in_flight(turns: Sequence[Turn], chunks: int) -> InFlight:

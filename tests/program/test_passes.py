@@ -42,6 +42,12 @@ def test_interleaved_stages_keep_more():
     assert in_flight(0, 8, 64, 4).runs == (15, 8, 8, 8)
 
 
+@given(st.integers(1, 3), st.integers(1, 4), st.integers(4, 12))
+def test_of_unequal_runs_as_many_wait_as_in_their_blocks(stage, interleave, blocks):
+    found = in_flight(stage, 4, 8, interleave)
+    assert abs(found.with_blocks(blocks).mean * blocks - sum(found.of_blocks(blocks))) < 1e-9
+
+
 STEPS = st.integers(1, 8).flatmap(
     lambda stages: st.tuples(st.integers(0, stages - 1), st.just(stages), st.integers(1, 6), st.integers(1, 4))
 )

@@ -79,6 +79,7 @@ class Chain:
 
     def with_recomputed(self, start: int, end: int, flight: InFlight, recomputed: int) -> Stage:
         """Parts `start` to `end`, of whose blocks the first `recomputed` are recomputed."""
+        flight = flight.with_blocks(int(self.blocks[end] - self.blocks[start]))
         last = bisect_left(self.blocks, self.blocks[start] + recomputed, start, end + 1) if recomputed else start
         each_s = self.each_s[end] - self.each_s[start] + self.recompute_s[last] - self.recompute_s[start]
         peak_B = self.at_rest_B[end] - self.at_rest_B[start] + self._waiting_B(start, end, flight)
@@ -114,6 +115,7 @@ class Chain:
         """Seconds per micro-batch, bytes and recomputed blocks of parts `start` to `end` with as few of these, first ones
         first, as fit; None if too large, or if more than `most` were recomputed.
         """
+        flight = flight.with_blocks(int(self.blocks[end] - self.blocks[start]))
         each_s = self.each_s[end] - self.each_s[start]
         peak_B = self.at_rest_B[end] - self.at_rest_B[start] + self._waiting_B(start, end, flight)
         recomputed = 0

@@ -27,8 +27,8 @@ class Fold:
 
     `class_of` maps operator names to class numbers, `members` lists the operators of every class in the graph's order.
     `kinds` names the repeated blocks, those of a kind together, in the order of the network; where any repeat, a block like no
-    other is a kind of one, unless it stands between two of a kind. The blocks of a period (`alternating`) are of a kind each:
-    `turns` says how many kinds in a row take turns, 1 where one does not.
+    other is a kind of one, unless it stands between two of a kind. The blocks of a period (`alternating`) are of a kind each,
+    identical ones too: what they recompute may differ. `turns` says how many kinds in a row take turns, 1 where one does not.
     """
 
     class_of: Mapping[str, int]
@@ -52,48 +52,47 @@ def fold(graph: Graph) -> Fold:
     """
     blocks: dict[str, list[Op]] = {}
     for op in graph.ops:
-        if (unit := op.period or op.block) is not None:
-            blocks.setdefault(unit, []).append(op)
+        if op.block is not None:
+            blocks.setdefault(op.block, []).append(op)
+    units = dict.fromkeys(tuple((op.period or op.block).split(JOINT)) for op in graph.ops if op.block is not None)
     first: dict[tuple, str] = {}
     twin: dict[str, str] = {}
     for name, ops in blocks.items():
-        lists = tuple(one.rpartition(".")[0] for one in name.split(JOINT))
-        form = (lists, tuple(_form(graph, op) for op in ops))
+        form = name.rpartition(".")[0], tuple(_form(graph, op) for op in ops)
         twin[name] = first.setdefault(form, name)
     class_of: dict[str, int] = {}
     members: list[list[Op]] = []
     place: dict[str, int] = {}
     of_place: dict[tuple[str, int], int] = {}
     for op in graph.ops:
-        unit = op.period or op.block
-        if unit is None:
+        if op.block is None:
             class_of[op.name] = len(members)
             members.append([op])
             continue
-        position = place[unit] = place.get(unit, -1) + 1
-        key = (twin[unit], position)
+        position = place[op.block] = place.get(op.block, -1) + 1
+        key = (twin[op.block], position)
         if key not in of_place:
             of_place[key] = len(members)
             members.append([])
         class_of[op.name] = of_place[key]
         members[of_place[key]].append(op)
-    units = [[unit.split(JOINT) for unit in alike] for alike in _kinds(twin)]
-    kinds = tuple(names for alike in units for names in zip(*alike, strict=True))
-    return Fold(class_of, tuple(map(tuple, members)), kinds, tuple(len(alike[0]) for alike in units))
+    groups = _alike({unit: tuple(twin[name] for name in unit) for unit in units})
+    kinds = tuple(names for alike in groups for names in zip(*alike, strict=True))
+    return Fold(class_of, tuple(map(tuple, members)), kinds, tuple(len(alike[0]) for alike in groups))
 
 
-def _kinds(twin: Mapping[str, str]) -> tuple[tuple[str, ...], ...]:
-    """Those alike of blocks and periods, in their order, for each of which `twin` names the first one like it."""
-    alike: dict[str, list[str]] = {}
-    for name, first in twin.items():
-        alike.setdefault(first, []).append(name)
-    number = {name: n for n, name in enumerate(twin)}
-    several = [(number[names[0]], number[names[-1]]) for names in alike.values() if len(names) > 1]
-    return tuple(
-        tuple(names)
-        for first, names in alike.items()
-        if len(names) > 1 or (several and not any(start < number[first] < end for start, end in several))
-    )
+def _alike(form: Mapping[tuple[str, ...], tuple[str, ...]]) -> list[list[tuple[str, ...]]]:
+    """The blocks and periods of one `form`, in their order; those like no other only where they stand between no such two."""
+    alike: dict[tuple[str, ...], list[tuple[str, ...]]] = {}
+    for unit, one in form.items():
+        alike.setdefault(one, []).append(unit)
+    number = {unit: n for n, unit in enumerate(form)}
+    several = [(number[units[0]], number[units[-1]]) for units in alike.values() if len(units) > 1]
+    return [
+        units
+        for units in alike.values()
+        if len(units) > 1 or (several and not any(start < number[units[0]] < end for start, end in several))
+    ]
 
 
 _kind_of: Callable[[Parameter], tuple] = attrgetter(
@@ -132,13 +131,13 @@ def shorten(graph: Graph, folded: Fold, keep: int | Sequence[int]) -> Graph:
     dropped = {name for names, count in zip(kinds, counts, strict=True) for name in names[count:]}
     if not dropped:
         return graph
-    ends = {names[:count][-1] for names, count in zip(kinds, counts, strict=True) if count}
-    last = {folded.class_of[op.name]: op.name for op in graph.ops if op.block in ends}
-    gone = {op.name for op in graph.ops if op.block in dropped}
+    end_of = {name: names[:count][-1] for names, count in zip(kinds, counts, strict=True) if count for name in names}
+    last = {(op.block, folded.class_of[op.name]): op.name for op in graph.ops}
+    gone = {op.name: end_of.get(op.block) for op in graph.ops if op.block in dropped}
 
     def moved(source: Source) -> Source:
         if isinstance(source, OpOutput) and source.op in gone:
-            return OpOutput(last[folded.class_of[source.op]], source.index)
+            return OpOutput(last[gone[source.op], folded.class_of[source.op]], source.index)
         return source
 
     ops = tuple(

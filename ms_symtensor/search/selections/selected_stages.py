@@ -110,7 +110,8 @@ class _Selecting:
         self.schedule, self.chain = row.shape.schedule, row.chain
         self.kinds = row.kinds
         self.peaks = peaks_of(network, row)
-        self.beyond_B = [0.0] * row.shape.stages  # the true peaks, beyond what is known without programs
+        # What true peaks have beyond what is known without programs; none where no program was looked at.
+        self.beyond_B: list[float | None] = [None] * row.shape.stages
         self.likely_B: float = LIKELY_B  # that of the stage that was looked at last
 
     def best(self, divisions: Sequence[Sequence[int] | None]) -> MaterializedPlan | None:
@@ -129,11 +130,11 @@ class _Selecting:
     def note_beyond(self, stages: Sequence[Stage], found: MaterializedPlan) -> None:
         """Note what the true peaks of `found` have beyond what is known of its `stages` without programs."""
         peaks_B = [sum(memory_B.values()) for memory_B in found.memory_B]
-        self.beyond_B = [max(0.0, peak_B - stage.peak_B) for stage, peak_B in zip(stages, peaks_B, strict=True)]
+        self.beyond_B = [peak_B - stage.peak_B for stage, peak_B in zip(stages, peaks_B, strict=True)]
 
     def _division(self) -> tuple[int, ...]:
         """The blocks of every stage that are best; where nothing seems to fit, those where memory is free."""
-        limits_B = [self.limit_B - (more or LIKELY_B) for more in self.beyond_B]
+        limits_B = [self.limit_B - (LIKELY_B if more is None else more) for more in self.beyond_B]
         found = selected_stages(self.row, self.paths, limits_B)
         if found is None and (free := divided(self.row, math.inf)) is not None:
             found = free.stages
@@ -186,7 +187,8 @@ class _Selecting:
         more.
         """
         steps, flight = self._steps(layers, number), self._flight(layers, number)
-        plain_B, beyond_B = self._plain(layers)[number].peak_B, self.beyond_B[number] or self.likely_B
+        plain_B, known_B = self._plain(layers)[number].peak_B, self.beyond_B[number]
+        beyond_B = self.likely_B if known_B is None else known_B
         low, high = 0, len(steps)  # the last one of low … high fits, if it is there
         while low < high:
             middle = steps.saving((plain_B + beyond_B - self.limit_B) / flight, low, high)

@@ -7,7 +7,7 @@ On stage i of P, 1F1B keeps the activations of min(M, P - i) micro-batches; with
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from math import inf
@@ -20,6 +20,9 @@ Held = tuple[int, int, float, float, int]
 
 PACE_TOLERANCE = 1e-7
 """The pace is found to this fraction of itself."""
+
+ORDERS = 4
+"""Of virtual stages so many divisions are looked at, each of the blocks in the order of the one before it (empirical)."""
 
 NEAR = 1.1
 """The pace is looked for up to so many times the least one that is left before it is halved from there (empirical)."""
@@ -34,15 +37,22 @@ def laid_out(
     chain: Chain, layers: Sequence[int], recomputed: Sequence[int], turns: PipelineSchedule
 ) -> tuple[Stage, ...]:
     """The stages with so many blocks, of which each recomputes so many, first ones first; whether they fit or not."""
-    found, start = [], 0
     if turns.interleave > 1:
         chain = chain.stage_by_stage(layers, turns.interleave)
-    for number, (count, recomputation) in enumerate(zip(layers, recomputed, strict=True)):
+    return tuple(
+        chain.with_recomputed(start, end, turns.in_flight(number, len(layers)), recomputed[number])
+        for number, (start, end) in enumerate(_runs(chain, layers))
+    )
+
+
+def _runs(chain: Chain, layers: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """The parts of `chain`, from and to, of every stage that holds so many of its blocks."""
+    start = 0
+    for number, count in enumerate(layers):
         last = number == len(layers) - 1
         end = len(chain.parts) if last else bisect_right(chain.blocks, chain.blocks[start] + count) - 1
-        found.append(chain.with_recomputed(start, end, turns.in_flight(number, len(layers)), recomputation))
+        yield start, end
         start = end
-    return tuple(found)
 
 
 def divide(
@@ -54,9 +64,9 @@ def divide(
 ) -> tuple[Stage, ...] | None:
     """The stages of the fastest step that fit `limit_B`, one number for all or one for each; None if nothing fits.
 
-    Of several model chunks each has one block at least; what stages hold is priced as one run.
-    `recomputed`: the least and the most of the blocks that are recomputed (default: as needed). Of few that may be, no stage has
-    more than a share; further ones are put where the pace is slowest: such a division need not be the best.
+    Of several model chunks each has one block at least. `recomputed`: the least and the most of the blocks that are recomputed
+    (default: as needed). Of few that may be, no stage has more than a share; further ones are put where the pace is slowest:
+    such a division need not be the best.
     """
     limits_B = (limit_B,) * stages if isinstance(limit_B, float | int) else tuple(limit_B)
     blocks = int(chain.blocks[-1])
@@ -87,6 +97,43 @@ def divided_chain(
     chain: Chain, limits_B: Sequence[float], turns: PipelineSchedule, most: float = inf
 ) -> tuple[Stage, ...] | None:
     """The stages with which a step is the fastest, that fit, each with at most so many recomputed blocks; None where none fits.
+
+    A stage of several model chunks holds no run of the chain. Where blocks differ, those that stages hold by one division are
+    put one after the other, and divided again: the best of a few such divisions is a good one, but need not be the best.
+    """
+    found = _divided_run(chain, limits_B, turns, most)
+    if turns.interleave == 1:
+        return found
+    best, seen = None, set[tuple[int, ...]]()
+    while found is not None and (layers := tuple(stage.blocks for stage in found)) not in seen and len(seen) < ORDERS:
+        ordered = chain.stage_by_stage(layers, turns.interleave)
+        if ordered.parts == chain.parts:
+            return found
+        seen.add(layers)
+        held = _held_so(ordered, layers, limits_B, turns, most)
+        if held is not None and (best is None or step_s(held, turns) < step_s(best, turns)):
+            best = held
+        found = _divided_run(ordered, limits_B, turns, most)
+    return best
+
+
+def _held_so(
+    chain: Chain, layers: Sequence[int], limits_B: Sequence[float], turns: PipelineSchedule, most: float
+) -> tuple[Stage, ...] | None:
+    """The stages that hold so many blocks of `chain`, with as few of them recomputed as fit; None if one does not."""
+    found = list[Stage]()
+    for number, (start, end) in enumerate(_runs(chain, layers)):
+        held = chain.make_feasible(start, end, turns.in_flight(number, len(layers)), limits_B[number], most)
+        if held is None:
+            return None
+        found.append(chain.stage(start, end, *held))
+    return tuple(found)
+
+
+def _divided_run(
+    chain: Chain, limits_B: Sequence[float], turns: PipelineSchedule, most: float
+) -> tuple[Stage, ...] | None:
+    """The fastest stages that hold runs of `chain`, which fit; None where none do.
 
     First those with the smallest pace; then, stage by stage that ends the step latest, those with a larger one that end sooner.
     """

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from ms_symtensor.search.folded.alternating import merge_period, separated
-from ms_symtensor.search.folded.folding import fold
+from ms_symtensor.search.folded.folding import fold, shorten
 from ms_symtensor.search.folded.places import places
 from tests.strategy.plans import small_graph
 
@@ -56,3 +56,12 @@ def test_the_blocks_of_a_period_are_of_a_kind_each():
 def test_places_know_the_order_of_blocks(kinds):
     graph = merge_period(network(kinds))
     assert places(graph, fold(graph)).blocks == graph.blocks
+
+
+def test_identical_blocks_of_a_period_share_their_layouts():
+    graph = merge_period(network("aabaabaab"))
+    folded = fold(graph)
+    assert folded.turns == (3,) and {len(members) for members in folded.members} == {1, 3, 6}
+    short = shorten(graph, folded, 2)
+    assert short.blocks == ("layers.0", "layers.1", "layers.2", "layers.3", "layers.4", "layers.5")
+    assert fold(short).turns == (3,)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ms_symtensor.program.schedule import PipelineSchedule
 from ms_symtensor.search.folded.chain import Chain, Part
-from ms_symtensor.search.stages.stage_layers import divide
+from ms_symtensor.search.stages.stage_layers import divide, laid_out, step_s
 
 SECONDS = st.integers(1, 9).map(float)
 BYTES = st.integers(0, 6).map(float)
@@ -119,3 +119,29 @@ def test_a_slower_pace_pays_where_the_step_ends_sooner():
     parts = [before, *[block] * 5, after]
     assert [stage.blocks for stage in divide(Chain(parts), 2, PipelineSchedule(2), 1e9)] == [1, 4]
     assert [stage.blocks for stage in divide(Chain(parts), 2, PipelineSchedule(100), 1e9)] == [3, 2]
+
+
+@settings(max_examples=200)
+@given(chains(2), st.integers(1, 3), st.integers(2, 3), st.integers(5, 200))
+def test_virtual_stages_are_priced_by_the_blocks_that_they_hold(few, times, interleave, limit_B):
+    """Of two kinds that take turns, a stage of several model chunks may hold another number of each than a run of the chain."""
+    before, *period, after = few
+    chain, turns = Chain([before, *period * times, after]), PipelineSchedule(4, interleave)
+    found = divide(chain, 2, turns, limit_B)
+    if found is not None:
+        layers, recomputed = [s.blocks for s in found], [s.recomputed for s in found]
+        for one, same in zip(found, laid_out(chain, layers, recomputed, turns), strict=True):
+            assert (one.each_s, one.peak_B) == pytest.approx((same.each_s, same.peak_B))
+        assert max(s.peak_B for s in found) <= limit_B and sum(layers) == len(period) * times
+        assert all(count >= interleave for count in layers)
+
+
+def test_virtual_stages_hold_as_much_work_each():
+    """Every third block takes three times as long: eight stages of 48 blocks in four model chunks."""
+    block, long = Part(1.0, 0.0, 0, 0, 0), Part(3.0, 0.0, 0, 0, 0)
+    outside, turns = Part(0.0, 0.0, 0, 0, 0, is_block=False), PipelineSchedule(32, 4)
+    chain = Chain([outside, *[block, block, long] * 16, outside])
+    found = divide(chain, 8, turns, 1e9)
+    as_neighbours = divide(chain, 8, PipelineSchedule(32), 1e9)
+    layers = [stage.blocks for stage in as_neighbours]
+    assert step_s(found, turns) < step_s(laid_out(chain, layers, [0] * 8, turns), turns)

@@ -57,11 +57,15 @@ def levels(network: Network, row: Candidate, singly: bool = False) -> Levels:
         return Levels()
     plan, means = StagePlan(row.strategies, row.settings), meanings(graph, known.rules)
     program = partition(graph, plan, known=means)
-    blocks = [names[len(names) // 2] for names in fold(graph).kinds]
+    folded = fold(graph)
+    form_of = {op.block: folded.class_of[op.name] for op in reversed(graph.ops)}  # identical blocks have one
+    blocks = [names[len(names) // 2] for names in folded.kinds]
     taken_s = forward_s(graph, plan, program, known.pricer.cluster, means)
-    fronts = [front(graph, program, block, taken_s, singly) for block in blocks]
-    there = [one for one in fronts if one is not None]
-    if len(there) < len(fronts):
+    fronts = {
+        form: front(graph, program, block, taken_s, singly) for form, block in {form_of[b]: b for b in blocks}.items()
+    }
+    there = [one for block in blocks if (one := fronts[form_of[block]]) is not None]
+    if len(there) < len(blocks):
         return Levels()
     every, selects = _merged([one.corners for one in there]), known.limits.selects
     plain = tuple(one.corners[0] for one in there)

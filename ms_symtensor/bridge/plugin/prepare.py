@@ -21,7 +21,7 @@ from ms_symtensor.bridge.plugin.planning import (
     shapes,
     task_of,
 )
-from ms_symtensor.bridge.plugin.ranks import Comparison, comparing
+from ms_symtensor.bridge.plugin.ranks import Comparison, comparing, say_once
 from ms_symtensor.bridge.plugin.training_network import (
     REMEDY,
     forward_inputs,
@@ -45,6 +45,7 @@ def prepare(cell: Any, arguments: Sequence[Any], wrapper: Any) -> None:
         _init_auto_parallel_context(wrapper)
     device_num = _get_device_num()
     if device_num == 1:
+        _say_that_it_is_alone()
         return
     plan = plan_on(cell)
     if plan is None and not trains(cell):
@@ -91,6 +92,7 @@ def prepare_function(function: Any, wrapper: Any = None) -> None:
 
     device_num = _get_device_num()
     if device_num == 1:
+        _say_that_it_is_alone()
         return
     plan = None
     for network in networks_of(function):
@@ -106,6 +108,16 @@ def prepare_function(function: Any, wrapper: Any = None) -> None:
             _compare(plan, ranks)
     if plan is not None:
         _put_in_force(plan, wrapper, cells_of(function))
+
+
+def _say_that_it_is_alone() -> None:
+    """Once, where other processes are not known yet."""
+    from mindspore.communication import GlobalComm
+
+    if not GlobalComm.INITED:
+        say_once(
+            "nothing is planned on one device: in a job of several, call mindspore.communication.init() before the first step"
+        )
 
 
 def compare_networks(networks: Iterable[Any]) -> None:

@@ -77,7 +77,7 @@ def _world_size() -> int:
         reason = "one process runs"
     else:
         return int(get_group_size())
-    _say_once(f"the plans of ranks are not compared: {reason}")
+    say_once(f"the plans of ranks are not compared: {reason}")
     return 1
 
 
@@ -87,7 +87,7 @@ def _gathered(own: bytes, size: int) -> list[bytes]:
     from mindspore import Tensor, ops
 
     patience = threading.Timer(
-        _PATIENCE_S, _say_once, [f"waiting for the other ranks ({size} in all) to compare plans"]
+        _PATIENCE_S, say_once, [f"waiting for the other ranks ({size} in all) to compare plans"]
     )
     patience.daemon = True
     patience.start()
@@ -105,7 +105,8 @@ def _gathered(own: bytes, size: int) -> list[bytes]:
     return [part.tobytes() for part in every.reshape(size, -1)]
 
 
-def _say_once(text: str) -> None:
+def say_once(text: str) -> None:
+    """A line on the standard error stream, if it has not been there."""
     if text not in _said:
         _said.append(text)
         notice(text)

@@ -90,3 +90,11 @@ def test_so_is_what_adds_them_up_in_a_function(cell):
 
     prepare_function(function)
     assert reducer.opt_shard
+
+
+def test_one_device_is_told_how_there_are_several(capfd):
+    """Once: a script that forgets `init()` has one device on every rank."""
+    net = step(nn.Dense(4, 4))
+    prepare(net, (), None)
+    prepare(net, (), None)
+    assert capfd.readouterr().err.count("call mindspore.communication.init() before the first step") == 1

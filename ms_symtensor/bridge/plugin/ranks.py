@@ -86,9 +86,7 @@ def _gathered(own: bytes, size: int) -> list[bytes]:
     import numpy as np
     from mindspore import Tensor, ops
 
-    patience = threading.Timer(
-        _PATIENCE_S, say_once, [f"waiting for the other ranks ({size} in all) to compare plans"]
-    )
+    patience = threading.Timer(_PATIENCE_S, say_once, [f"waiting for the other ranks ({size} in all) to compare plans"])
     patience.daemon = True
     patience.start()
     try:

@@ -84,11 +84,20 @@ def _require_like(network: "TransformerConfig", part: Any, like: Any, dims: froz
         own, theirs = getattr(part, field.name), getattr(like, field.name)
         if field.name not in dims and own != theirs:
             title = "DeepSeek-V3" if "experts" in dims or dims is _OF_EXPERTS else "Qwen3 (dense)"
-            said = f"{field.name} is {own!r}"[:80]
             raise InputError(
-                f"{network.name} has no PyNative class in MindFormers 2.1, which has Qwen3 (dense) and DeepSeek-V3: its {said},"
-                f" that of {title} {theirs!r}; leave --target out for graph mode"
+                f"{network.name} has no PyNative class in MindFormers 2.1, which has Qwen3 (dense) and DeepSeek-V3:"
+                f" {_difference(field.name, own, theirs, title)}; leave --target out for graph mode"
             )
+
+
+def _difference(name: str, own: Any, theirs: Any, title: str) -> str:
+    """How a field of a network differs from that of the class `title`, in words."""
+    if all(isinstance(value, str | int | float) for value in (own, theirs)):
+        return f"its {name} is {own}, that of {title} {theirs}"
+    what = name.replace("_", " ")
+    if theirs is None or own is None:
+        return f"it has {what}, {title} has none" if theirs is None else f"it has no {what}, {title} has"
+    return f"it has other {what} than {title}"
 
 
 def _family(name: str) -> Config:

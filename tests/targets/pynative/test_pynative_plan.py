@@ -129,12 +129,20 @@ def test_fixed_keys_are_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert "tensor_parallel" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("model", ["llama2_7b", "mixtral_8x7b"])
-def test_a_network_without_a_pynative_class_is_named(
-    model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("model", "why"),
+    [
+        ("llama2_7b", "it has no qk norm, Qwen3 (dense) has;"),
+        ("qwen3_30b_a3b", "it has experts, Qwen3 (dense) has none;"),
+        ("gpt2_xl", "its norm is layer_norm, that of Qwen3 (dense) rms_norm;"),
+    ],
+)
+def test_a_network_without_a_pynative_class_is_told_with_what_differs(
+    model: str, why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["plan", model, "--device-num", "8", "--target", "mindformers-pynative", "--out", str(tmp_path)]) == 2
-    assert "no PyNative class" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "no PyNative class" in told and why in told
 
 
 def test_what_does_not_fit_is_told_with_the_least_that_is_needed(

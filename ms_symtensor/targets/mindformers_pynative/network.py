@@ -93,7 +93,7 @@ def _require_like(network: "TransformerConfig", part: Any, like: Any, dims: froz
 def _difference(name: str, own: Any, theirs: Any, title: str) -> str:
     """How a field of a network differs from that of the class `title`, in words."""
     if all(isinstance(value, str | int | float) for value in (own, theirs)):
-        return f"its {name} is {own}, that of {title} {theirs}"
+        return f"its {name} is {own!r}, that of {title} {theirs!r}"
     what = name.replace("_", " ")
     if theirs is None or own is None:
         return f"it has {what}, {title} has none" if theirs is None else f"it has no {what}, {title} has"

@@ -134,7 +134,7 @@ def test_fixed_keys_are_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     [
         ("llama2_7b", "it has no qk norm, Qwen3 (dense) has;"),
         ("qwen3_30b_a3b", "it has experts, Qwen3 (dense) has none;"),
-        ("gpt2_xl", "its norm is layer_norm, that of Qwen3 (dense) rms_norm;"),
+        ("gpt2_xl", "its norm is 'layer_norm', that of Qwen3 (dense) 'rms_norm';"),
     ],
 )
 def test_a_network_without_a_pynative_class_is_told_with_what_differs(

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.cost.operator import evaluate
+from ms_symtensor.ops.instead import INSTEAD
 from ms_symtensor.ops.placement import cuts_of
 from ms_symtensor.ops.signature import OpView, Signature, Unit
 from ms_symtensor.program.meanings import default_strategy, meanings
@@ -23,10 +24,10 @@ LEAST_SHARE = 0.02
 
 @dataclass(frozen=True)
 class _Kind:
-    """Operators that are alike: their primitive, whether they could be cut as one of a cell, and how many devices do the same."""
+    """Operators that are alike: their primitive, why they are not cut and what would help, and how many devices do the same."""
 
     type: str
-    could_be_cut: bool
+    remedy: str
     copies: int
 
 
@@ -60,10 +61,17 @@ def _repeated(op: Op, seen: OpView, sig: Signature, whole: StagePlan, cluster: C
         return None
     costs = evaluate(seen, sig, 2 if sig.unit is Unit.CUBE else 1, [cuts], cluster)
     time_s = float(costs.forward_s[0] + costs.backward_s[0])
-    return _Kind(op.type, op.is_on_the_fly and sig.is_distributed, copies), time_s * (1 - 1 / copies)
+    return _Kind(op.type, _remedy(op, sig), copies), time_s * (1 - 1 / copies)
+
+
+def _remedy(op: Op, sig: Signature) -> str:
+    if sig.is_distributed:
+        return "functional, as primitives of their cells they could be cut" if op.is_on_the_fly else ""
+    written = f", write {INSTEAD[op.type][1]}" if op.type in INSTEAD else ""
+    return f"MindSpore has no distributed form{written}"
 
 
 def _line(kind: _Kind, number: int, time_s: float, step_s: float, device_num: int) -> str:
     who = "every device does all the work" if kind.copies == device_num else f"{kind.copies} devices do the same work"
-    remedy = ": functional, as primitives of their cells they could be cut" if kind.could_be_cut else ""
+    remedy = kind.remedy and f": {kind.remedy}"
     return f"  {number} {kind.type}: {who}, {seconds(time_s)} of the step ({time_s / step_s:.0%}) in vain{remedy}"

@@ -34,5 +34,13 @@ def test_an_operator_on_the_fly_that_every_device_computes_is_named_with_what_it
     assert "of the step (" in line and line.endswith("as primitives of their cells they could be cut")
 
 
+def test_one_that_mindspore_has_no_distributed_form_of_is_named_with_what_to_write():
+    rows = TensorType((4096, 4096), "float32")
+    unstacked = Op("Unstack-op0", "Unstack", (InputRef("x"), Constant(0)), (rows,) * 9, cell=("unstack",))
+    total = Op("ReduceSum-op0", "ReduceSum", (OpOutput("Unstack-op0"), Constant((0, 1))), (TensorType((), "float32"),))
+    line = text_of(Graph("Net", (("x", WIDE),), (), (unstacked, total), OpOutput(total.name))).splitlines()[1]
+    assert line.endswith("in vain: MindSpore has no distributed form, write ops.Split")
+
+
 def test_one_that_is_shared_out_is_not():
     assert text_of(network(("product",), "product")) == ""

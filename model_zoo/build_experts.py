@@ -140,8 +140,7 @@ def _feed_forward(b: Layers, x: Value) -> Value:
     )
     with b.emit.cell("experts", "ExpertFeedForward"):
         if not c.is_gated:
-            up = b.unary("Square", "square", b.unary("ReLU", "relu", _product(b, "up", x, wide)))
-            return _product(b, "down", up, narrow)
+            return _product(b, "down", b.activation(_product(b, "up", x, wide)), narrow)
         gate, up = _product(b, "gate", x, wide), _product(b, "up", x, wide)
         if experts.clamp:
             scalar = b.table((), c.compute_dtype)

@@ -296,8 +296,8 @@ class TransformerConfig:
             )
         if self.experts is not None and self.experts.scales_input and self.experts.bias:
             raise InputError(f"{self.name}: experts whose input is weighted have no biases")
-        if self.experts is not None and not self.is_gated and (self.activation != "relu2" or self.experts.bias):
-            raise InputError(f"{self.name}: experts without a gate take the square of ReLU, and have no biases")
+        if self.experts is not None and not self.is_gated and (self.experts.bias or self.experts.clamp):
+            raise InputError(f"{self.name}: experts without a gate have no biases, and no limit of what they multiply")
         if any(kind.only for kind in self.kinds) and (
             not self.causal or self.branch_norm != "before" or self.branch_scale != 1.0
         ):

@@ -14,7 +14,7 @@ from mindspore.common.initializer import initializer
 from mindspore.ops.auto_generate import SiLU, TopKRouter
 
 from model_zoo.config import TransformerConfig
-from model_zoo.layers import FeedForward, GatedFeedForward, Linear, dtype_of, matrix, weight
+from model_zoo.layers import Activated, FeedForward, GatedFeedForward, Linear, dtype_of, matrix, weight
 
 DROP_BY_POSITION = 0  # TopKRouter: where places are short, earlier tokens come first
 
@@ -141,13 +141,13 @@ class GroupRouter(_Weighing):
         return self.weigh(self.pick(scores, 1, experts)), experts
 
 
-class ExpertFeedForward(nn.Cell):
-    """down(silu(gate(x)) * up(x)) of every expert, on [experts, places, hidden]; without a gate down(relu(up(x))^2). Clamped:
+class ExpertFeedForward(Activated):
+    """down(silu(gate(x)) * up(x)) of every expert, on [experts, places, hidden]; without a gate as in `FeedForward`. Clamped:
     gate and up, cut off at the limit (gate above alone), as gate * sigmoid(slope * gate) * (up + 1) between.
     """
 
     def __init__(self, config: TransformerConfig) -> None:
-        super().__init__()
+        super().__init__(config)
         assert config.experts is not None
         number, width = config.experts.number, config.experts.intermediate_size
         trains = config.trains_base
@@ -156,8 +156,6 @@ class ExpertFeedForward(nn.Cell):
         if self.is_gated:
             self.gate = matrix((number, config.hidden_size, width), config)
             self.cast_gate, self.matmul_gate, self.mul = ops.Cast(), ops.BatchMatMul(), ops.Mul()
-        else:
-            self.relu, self.square = ops.ReLU(), ops.Square()
         self.up = matrix((number, config.hidden_size, width), config)
         self.down = matrix((number, width, config.hidden_size), config)
         self.cast_up, self.cast_down = ops.Cast(), ops.Cast()
@@ -188,7 +186,7 @@ class ExpertFeedForward(nn.Cell):
 
     def construct(self, x: Tensor) -> Tensor:
         if not self.is_gated:
-            up = self.square(self.relu(self.matmul_up(x, self.cast_up(self.up, self.compute_dtype))))
+            up = self.activated(self.matmul_up(x, self.cast_up(self.up, self.compute_dtype)))
             return self.matmul_down(up, self.cast_down(self.down, self.compute_dtype))
         gate = self.matmul_gate(x, self.cast_gate(self.gate, self.compute_dtype))
         up = self.matmul_up(x, self.cast_up(self.up, self.compute_dtype))

@@ -419,22 +419,34 @@ class GatedFeedForward(nn.Cell):
         return self.down(self.mul(gate, self.up(x)))
 
 
-class FeedForward(nn.Cell):
-    """down(gelu(up(x))) of some `width`, as in GPT-2 and BERT; relu (OPT) or its square (Nemotron) instead of gelu."""
+class Activated(nn.Cell):
+    """A cell that applies the activation of feed-forwards without a gate: gelu, relu or the square of relu."""
 
-    def __init__(self, config: TransformerConfig, width: int) -> None:
+    def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
-        self.up = Linear(config, config.hidden_size, width, config.linear_bias)
         self.is_gelu, self.is_squared = config.activation == "gelu", config.activation == "relu2"
+        if config.is_gated:
+            return
         if self.is_gelu:
             self.gelu = ops.GeLU()
         else:
             self.relu = ops.ReLU()
         if self.is_squared:
             self.square = ops.Square()
+
+    def activated(self, x: Tensor) -> Tensor:
+        """The activation of x, element by element."""
+        x = self.gelu(x) if self.is_gelu else self.relu(x)
+        return self.square(x) if self.is_squared else x
+
+
+class FeedForward(Activated):
+    """down(gelu(up(x))) of some `width`, as in GPT-2 and BERT; relu (OPT) or its square (Nemotron) instead of gelu."""
+
+    def __init__(self, config: TransformerConfig, width: int) -> None:
+        super().__init__(config)
+        self.up = Linear(config, config.hidden_size, width, config.linear_bias)
         self.down = Linear(config, width, config.hidden_size, config.linear_bias)
 
     def construct(self, x: Tensor) -> Tensor:
-        x = self.up(x)
-        x = self.gelu(x) if self.is_gelu else self.relu(x)
-        return self.down(self.square(x) if self.is_squared else x)
+        return self.down(self.activated(self.up(x)))

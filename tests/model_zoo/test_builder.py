@@ -140,6 +140,7 @@ _PARTS = {
             BlockKind(rotary=False, only="attention"), BlockKind(only="feed_forward"),
         ),
     },
+    "experts of GPT": {"experts": _EXPERTS, "activation": "gelu", "norm": "layer_norm"},
     "norms without weights": {"norm": "layer_norm_no_weight", "branch_scale": 2.0},
     "keys that an indexer chooses": {
         "num_layers": 2, "n_kv_heads": 4, "latent_attention": LatentSizes(24, 16, 8, 8), "indexer": IndexerSizes(4, 16, 8),

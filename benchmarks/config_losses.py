@@ -93,6 +93,7 @@ TINY: Mapping[str, dict[str, Any]] = {
         "mamba_num_heads": 8, "mamba_head_dim": 8, "n_groups": 2, "chunk_size": 4, "time_step_min": 0.5, "n_group": 2,
         "topk_group": 1, "moe_shared_expert_intermediate_size": 20, "routed_scaling_factor": 2.5,
     },
+    "mamba2": {"num_heads": 8, "head_dim": 8, "state_size": 6, "n_groups": 2, "chunk_size": 4},
     "minicpm3": _MLA | {"dim_model_base": 16}, "cohere": {}, "cohere2": _WINDOW,
     "stablelm": {"use_qkv_bias": True, "use_parallel_residual": True, "partial_rotary_factor": 0.5}, "starcoder2": {}, "phi": {},
     "persimmon": {}, "gpt_neox": {"hidden_act": "gelu_new", "rotary_pct": 0.5}, "nemotron": {}, "arcee": _HEADS, "jais2": _HEADS,
@@ -125,6 +126,7 @@ TINY: Mapping[str, dict[str, Any]] = {
 """What each class is called with beside `_SIZES`; of a multimodal one its text network."""
 
 _ABSENT = {
+    "mamba2": {"num_attention_heads", "num_key_value_heads", "intermediate_size", "max_position_embeddings"},
     "gpt2": {*_SIZES} - {"vocab_size", "pad_token_id", "bos_token_id", "eos_token_id"},
     "persimmon": {"num_key_value_heads"}, "gpt_neox": {"num_key_value_heads"}, "solar_open": {"intermediate_size"},
     "opt": {"num_key_value_heads", "intermediate_size"}, "bloom": {"num_key_value_heads", "intermediate_size"},

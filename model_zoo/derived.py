@@ -139,18 +139,19 @@ def fill_state_space(facts: dict[str, Any]) -> None:
     Errors: InputError for heads that do not make up `expand` times the hidden size, and for steps with a limit of their own.
     """
     if facts.get("experts.number") == 0 and facts.get("experts.shared_size"):
-        facts["intermediate_size"] = facts["experts.shared_size"]
+        facts["intermediate_size"] = facts.get("intermediate_size") or facts["experts.shared_size"]
     if facts.get("state_space.expand"):
-        width, heads = (
-            facts["state_space.expand"] * number_of(facts, "hidden_size"),
-            number_of(facts, "state_space.heads"),
-        )
+        heads = number_of(facts, "state_space.heads")
+        width = facts["state_space.expand"] * number_of(facts, "hidden_size")
         if facts.get("state_space.head_size") in (None, "auto"):
             facts["state_space.head_size"] = width // heads
         if facts["state_space.head_size"] * heads != width:
             raise InputError(
                 f"{heads} state-space heads of {facts['state_space.head_size']} make not mamba_expand: {width} channels"
             )
+    if facts.get("has_no_attention"):  # what attention and a feed-forward would have is as large as what is there
+        heads, size = (number_of(facts, f"state_space.{name}") for name in ("heads", "head_size"))
+        facts |= {"num_heads": heads, "head_dim": size, "intermediate_size": heads * size}
     least, most = facts.get("state_space.limits") or (0.0, math.inf)
     if least != 0 or most not in (math.inf, {"__float__": "Infinity"}):
         raise InputError(
@@ -159,11 +160,16 @@ def fill_state_space(facts: dict[str, Any]) -> None:
 
 
 def fill_layers(facts: dict[str, Any]) -> None:
-    """The kinds of layers from a pattern of letters, and their number where the file does not say it."""
+    """The kinds of layers from a pattern of letters, and their number where the file does not say it.
+
+    Errors: InputError for a file that says no kinds where every layer is of one.
+    """
     if facts.get("layer_pattern"):
         facts["layer_types"] = [*facts["layer_pattern"]]
-    if facts.get("one_branch") and not facts.get("num_layers"):
-        facts["num_layers"] = len(facts["layer_types"])
+    if facts.get("one_branch") and "attention_layers" not in facts:
+        if not facts.get("layer_types"):
+            raise InputError("lacks layers_block_type: give it, or --dim hybrid_override_pattern=M-M*-…")
+        facts["num_layers"] = facts.get("num_layers") or len(facts["layer_types"])
 
 
 def state_space_sizes(facts: Mapping[str, Any]) -> StateSpaceSizes:

@@ -208,6 +208,8 @@ _BEGINS = dict.fromkeys(
 _UNREAD_BY_NEMOTRON_H = """expand chunk_size mamba_proj_bias time_step_max time_step_floor time_step_limit use_mamba_kernels
     rescale_prenorm_residual residual_in_fp32 mamba_ssm_cache_dtype moe_shared_expert_overlap mtp_layers_block_type
     mtp_hybrid_override_pattern n_shared_experts sliding_window attention_bias rope_theta partial_rotary_factor"""
+_UNREAD_BY_MAMBA2 = """chunk_size time_step_min time_step_max time_step_floor time_step_rank rescale_prenorm_residual
+    residual_in_fp32 rms_norm norm_before_gate"""
 _NEMOTRON_H = dict.fromkeys(_UNREAD_BY_NEMOTRON_H.split(), "") | {
     "layers_block_type": "layer_types", "hybrid_override_pattern": "layer_pattern", "attention_head_dim": "head_dim",
     "mamba_num_heads": "state_space.heads", "mamba_head_dim": "state_space.head_size", "n_groups": "state_space.groups",
@@ -223,7 +225,6 @@ _REFUSED: Mapping[str, str] = {
     "compressed attention and hyper-connections": "deepseek_v4",
     "experts beside attention and zero experts": "longcat_flash",
     "state-space layers of Mamba 1": "mamba falcon_mamba jamba zamba",
-    "state-space layers alone": "mamba2",
     "attention beside state-space layers": "falcon_h1",
     "blocks that share weights": "zamba2",
     "convolutions between blocks of attention": "lfm2 lfm2_moe",
@@ -344,6 +345,14 @@ FAMILIES: Mapping[str, Family] = {  # the text network of a multimodal one has i
     "nemotron_h": Family(
         fixed=_SIGMOID | {"gated": False, "one_branch": True, "second_tokens": 0, "state_space.activation": "silu"},
         keys=_NEMOTRON_H,
+    ),
+    "mamba2": Family(
+        fixed={"one_branch": True, "has_no_attention": True}, silent={"attention_layers": []},
+        keys=dict.fromkeys(_UNREAD_BY_MAMBA2.split(), "") | {
+            "num_heads": "state_space.heads", "head_dim": "state_space.head_size", "n_groups": "state_space.groups",
+            "state_size": "state_space.state_size", "conv_kernel": "state_space.kernel", "expand": "state_space.expand",
+            "use_conv_bias": "state_space.conv_bias", "use_bias": "state_space.bias", "time_step_limit": "state_space.limits",
+        },
     ),
     "hyperclovax": Family(
         fixed={"branch_norm": "both", "norms_after": True},

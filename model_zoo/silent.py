@@ -99,6 +99,10 @@ SILENT: Mapping[str, Mapping[str, Any]] = {
         "state_space.heads": 128, "state_space.head_size": 64, "state_space.groups": 8, "state_space.state_size": 128,
         "state_space.kernel": 4, "state_space.least_step": 0.001,
     },
+    "mamba2": {
+        "norm_epsilon": 1e-5, "state_space.heads": 128, "state_space.head_size": 64, "state_space.groups": 8,
+        "state_space.state_size": 128, "state_space.kernel": 4, "state_space.expand": 2,
+    },
     "hyperclovax": _SHORT,
     "minicpm3": {
         "latent.query_rank": 768, "latent.key_value_rank": 256, "plain_head_dim": 64, "latent.rotary_head_dim": 32,

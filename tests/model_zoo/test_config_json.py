@@ -321,6 +321,15 @@ def test_published_keys_of_granite_4_mean_its_class(tmp_path: Path) -> None:
     assert (dense.experts, dense.intermediate_size) == (None, 1536)
 
 
+def test_a_network_without_attention_has_the_heads_of_its_state_space_layers(tmp_path: Path) -> None:
+    config = read(FILES / "codestral_mamba_7b.json").config
+    assert {kind.only for kind in config.kinds} == {"attention"} and all(kind.linear for kind in config.kinds)
+    names = {op.type for op in build_graph(config.with_layers(range(2))).ops}
+    assert "CumSum" in names and not {"FlashAttentionScore", "TopKRouter"} & names
+    with pytest.raises(InputError, match="time_step_limit is .0.001, 0.1."):
+        described_by(tmp_path, DEFAULTS["mamba2"]["config"] | {"time_step_limit": [0.001, 0.1]})
+
+
 def test_published_keys_of_nemotron_h_mean_its_class(tmp_path: Path) -> None:
     data = json.loads((FILES / "nemotron_h_8b.json").read_text())
     letters = {"linear_attention": "M", "full_attention": "*", "moe": "E", "mlp": "-"}
@@ -331,6 +340,7 @@ def test_published_keys_of_nemotron_h_mean_its_class(tmp_path: Path) -> None:
     assert replace(config, name=of_class.name) == of_class
     assert [kind.only for kind in config.kinds[:8]] == ["attention", "feed_forward"] * 3 + ["attention"] * 2
     assert [kind.linear for kind in config.kinds[5:8]] == [False, True, False]
+    assert described_by(tmp_path, data | old | {"n_routed_experts": 0}).intermediate_size == 21504
     short = read(FILES / "nemotron_3_nano_30b_a3b.json", ["num_hidden_layers=7"]).config
     assert [kind.experts for kind in short.kinds] == [False, True, False, True, False, False, True]
     for keys, said in (
@@ -341,6 +351,8 @@ def test_published_keys_of_nemotron_h_mean_its_class(tmp_path: Path) -> None:
     ):
         with pytest.raises(InputError, match=said):
             described_by(tmp_path, data | old | keys)
+    with pytest.raises(InputError, match="lacks layers_block_type: give it"):
+        described_by(tmp_path, data | {"layers_block_type": None})
     with pytest.raises(InputError, match="hidden_act is 'gelu': the convolution .* takes silu"):
         described_by(tmp_path, DEFAULTS["bamba"]["config"] | {"hidden_act": "gelu"})
 
@@ -486,7 +498,20 @@ def test_every_model_type_is_one_line_of_known_facts() -> None:
 
 
 @pytest.mark.parametrize(
-    "file", ["gemma_2_27b", "gpt_oss_20b", "deepseek_v3_r1", "glm_moe_dsa", "falcon_7b", "granite", "gpt2", "opt"]
+    "file",
+    [
+        "gemma_2_27b",
+        "gpt_oss_20b",
+        "deepseek_v3_r1",
+        "glm_moe_dsa",
+        "falcon_7b",
+        "granite",
+        "gpt2",
+        "opt",
+        "granitemoehybrid",
+        "nemotron_h",
+        "mamba2",
+    ],
 )
 def test_a_value_of_another_kind_is_never_more_than_a_mistake(file: str, tmp_path: Path) -> None:
     data = DEFAULTS[file]["config"] if file in DEFAULTS else json.loads((FILES / f"{file}.json").read_text())

@@ -49,6 +49,7 @@ NETWORKS = {
     "granite_4_0_h_small": (
         "--num-layers=6", "--seq-length=1024", "--dim=num_local_experts=16", "--dim=vocab_size=32000", "--fix=model_parallel=4",
     ),
+    "codestral_mamba_7b": ("--num-layers=2", "--seq-length=1024", "--fix=model_parallel=2", "--fix=data_parallel=2"),
     "bamba": (
         *_small("intermediate_size=2048", "mamba_n_heads=32", "mamba_n_groups=4", "attn_layer_indices=[1]"),
         "--layouts=uniform", "--fix=model_parallel=2", "--fix=data_parallel=2",

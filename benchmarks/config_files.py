@@ -59,6 +59,7 @@ _MORE: Mapping[str, dict[str, Any]] = {
         "mamba_d_state": 128,
         "shared_intermediate_size": 1536,
         "rms_norm_eps": 1e-5,
+        "max_position_embeddings": 131072,
     },
     "Nemotron-3-Nano-30B-A3B": {
         "hybrid_override_pattern": "MEMEM*E" * 5 + "MEMEMEM*E" + "MEMEMEME",

@@ -45,6 +45,9 @@ METHOD = (
     " by Lagrangian relaxation"
 )
 
+ATTEMPTS = 6
+"""Where it is only asked whether something fits, so many layouts are made plans, before those that keep least are (empirical)."""
+
 ROUNDING = 1e-9
 """By such a share sums in another order may be larger."""
 
@@ -127,7 +130,7 @@ def searched(
     space, any_batch = space_of(network, request), network.batch is None
     screening = screen(network.short, network.depths, space, request, incumbent_s, any_batch, written)
     if request.is_trial:
-        promises, most = promises_of_whole_blocks(screening, request.limit_B), 1
+        promises, most = promises_of_whole_blocks(screening, request.limit_B)[:ATTEMPTS], 1
     else:
         promises, most = promises_of(network, screening, request.limit_B), REFINED
     found = fastest_plan(network, promises, request.limit_B, set(), incumbent_s, most)

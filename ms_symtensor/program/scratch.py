@@ -92,10 +92,9 @@ def scratch(
         factors = FACTORS[kind]
         tensors = (factors.alone if is_alone else factors.tensors) + (computed != own)
         return Scratch(tensors * whole + factors.masks * whole // size_B, factors.from_all and is_alone)
+    # Rows along another dim than the first one are added up along the first, and then transposed.
     if kind in MEANS or (kind == "Gather" and not position and result != inputs[1] + inputs[0][1:]):
-        return Scratch(
-            own
-        )  # rows along another dim than the first one are added up along the first, and then transposed
+        return Scratch(own)
     copied, counted = _transposed_elements(kind, position, inputs, result), 0 if is_weight else own
     elements, place = (copied, counted) if computed == own else (computed + max(copied - counted, 0), computed)
     return Scratch(elements, bool(copied) and math.prod(inputs[1 - position]) <= place)
@@ -104,7 +103,6 @@ def scratch(
 def _transposed_elements(kind: str, position: int, inputs: tuple[Shape, ...], result: Shape) -> int:
     if kind not in TRANSPOSING:
         return 0
-    by_rows = position == 0 and len(inputs[0]) == 2 < len(
-        result
-    )  # the incoming gradient is brought into the order of the rows, too
+    # The incoming gradient is brought into the order of the rows, too.
+    by_rows = position == 0 and len(inputs[0]) == 2 < len(result)
     return math.prod(inputs[1 - position]) + (math.prod(result) if by_rows else 0)

@@ -116,6 +116,7 @@ class _Differentiator:
         return wanted[::-1] if is_from_first else wanted
 
     def _comes_from(self, tensor: int, source: int) -> bool:
+        """Whether `tensor` is made of `source`, maybe by way of others."""
         todo, seen = [tensor], {tensor}
         while todo:
             one = todo.pop()

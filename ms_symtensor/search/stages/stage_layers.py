@@ -104,12 +104,15 @@ def divided_chain(
     found = _divided_run(chain, limits_B, turns, most)
     if turns.interleave == 1:
         return found
-    best, seen = None, set[tuple[int, ...]]()
-    while found is not None and (layers := tuple(stage.blocks for stage in found)) not in seen and len(seen) < ORDERS:
+    best, tried = None, set[tuple[int, ...]]()
+    while found is not None and len(tried) < ORDERS:
+        layers = tuple(stage.blocks for stage in found)
         ordered = chain.stage_by_stage(layers, turns.interleave)
         if ordered.parts == chain.parts:
             return found
-        seen.add(layers)
+        if layers in tried:
+            break
+        tried.add(layers)
         held = _held_so(ordered, layers, limits_B, turns, most)
         if held is not None and (best is None or step_s(held, turns) < step_s(best, turns)):
             best = held

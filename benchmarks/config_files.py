@@ -82,14 +82,14 @@ _GROUPED = {"head_dim": 128, "num_key_value_heads": 8}
 _PLAIN = """smollm3 ernie4_5 qwen2_vl qwen3_vl qwen3_vl_moe qwen2_moe gemma olmo2 olmoe ministral3 mistral4 cwm iquestcoder
     exaone exaone4 exaone_moe helium youtu hy_v3 paddleocr_vl qwen2_5_omni_thinker glm4v glm_ocr olmo hyperclovax minicpm3
     cohere cohere2 stablelm starcoder2 phi persimmon gpt_neox arcee jais2 flex_olmo mellum solar_open sarvam_moe sarvam_mla
-    glm4_moe_lite deepseek_v32 glm_moe_dsa qwen3_next qwen3_5 qwen3_5_moe bamba nemotron_h
+    afmoe granite_swa vaultgemma glm4_moe_lite deepseek_v32 glm_moe_dsa qwen3_next qwen3_5 qwen3_5_moe bamba nemotron_h
     mamba2"""
 GIVEN: Mapping[str, dict[str, Any]] = {kind: {} for kind in _PLAIN.split()} | {
     "ministral": _GROUPED, "hunyuan_v1_dense": _GROUPED, "hunyuan_vl": _GROUPED, "nemotron": {"num_key_value_heads": 8},
     "hunyuan_v1_moe": _GROUPED | {"num_experts": 64, "moe_topk": 8, "intermediate_size": 3072},
     "dots1": {"n_routed_experts": 128, "num_experts_per_tok": 6, "n_shared_experts": 2, "first_k_dense_replace": 1},
     "glm4v_moe": {"head_dim": 128}, "qwen3_omni_moe_thinker": {"num_attention_heads": 32, "head_dim": 128},
-    "granite": _GRANITE, "granitemoe": _GRANITE, "granitemoehybrid": _GRANITE,
+    "granite": _GRANITE, "granitemoe": _GRANITE, "granitemoehybrid": _GRANITE, "granitemoe_swa": _GRANITE,
     "granitemoeshared": _GRANITE | {"shared_intermediate_size": 1024},
     "bloom": {"hidden_size": 4096, "n_layer": 30, "n_head": 32},
     "gpt2": _NO_DROPOUT, "gpt_bigcode": _NO_DROPOUT, "opt": {"dropout": 0.0},

@@ -80,13 +80,16 @@ TINY: Mapping[str, dict[str, Any]] = {
     "exaone_moe": _WINDOW | _EIGHT | {"n_group": 2}, "hunyuan_v1_dense": _HEADS,
     "hunyuan_v1_moe": _HEADS | {"num_experts": 4, "moe_topk": 2}, "hy_v3": _HEADS | _EIGHT,
     "qwen2": {}, "qwen3": _HEADS, "qwen2_moe": _EIGHT | {"shared_expert_intermediate_size": 20}, "qwen3_moe": _HEADS | _EIGHT,
-    "phi3": {}, "glm": _HEADS, "glm4": _HEADS, "gemma": _HEADS, "gemma2": _HEADS | _WINDOW, "gemma3_text": _HEADS | _WINDOW,
+    "phi3": {}, "glm": _HEADS, "glm4": _HEADS, "gemma": _HEADS, "gemma2": _HEADS | _WINDOW, "vaultgemma": _HEADS | _WINDOW,
+    "gemma3_text": _HEADS | _WINDOW,
     "olmo": {}, "olmo2": {}, "olmo3": _WINDOW, "mixtral": _FOUR, "olmoe": {"num_experts": 8, "num_experts_per_tok": 2},
     "flex_olmo": {"num_experts": 6, "num_experts_per_tok": 2}, "granite": _GRANITE, "granitemoe": _GRANITE | _FOUR,
     "granitemoeshared": _GRANITE | _FOUR | {"shared_intermediate_size": 20}, "hyperclovax": _GRANITE,
     "granitemoehybrid": _GRANITE | _FOUR | _STATE_SPACE | {
         "shared_intermediate_size": 20, "layer_types": ["linear_attention", "full_attention"] * 2,
     },
+    "granite_swa": _GRANITE | _WINDOW | {"layer_rope_theta": [0, 1e4, 2e4, 1e4]},
+    "granitemoe_swa": _GRANITE | _FOUR | _WINDOW | {"shared_intermediate_size": 20},
     "bamba": _STATE_SPACE | {"mamba_n_groups": 1, "attn_layer_indices": [1, 2]},
     "nemotron_h": _HEADS | _ROUTED | {
         "layers_block_type": ["linear_attention", "moe", "full_attention", "mlp", "linear_attention"], "ssm_state_size": 6,
@@ -100,6 +103,7 @@ TINY: Mapping[str, dict[str, Any]] = {
     "falcon": {"activation": "gelu_new", "new_decoder_architecture": True, "num_kv_heads": 2},
     "bloom": {"num_attention_heads": 6, "hidden_size": 48},
     "gpt2": _GPT2, "gpt_bigcode": _GPT2, "opt": {"dropout": 0.0, "ffn_dim": 48, "word_embed_proj_dim": 32},
+    "afmoe": _HEADS | _EIGHT | _WINDOW | {"mup_enabled": True, "route_scale": 1.5, "num_shared_experts": 1},
     "mellum": _HEADS | _IN_TURN | _FOUR | _MOE,
     "dots1": _HEADS | _ROUTED | {"n_shared_experts": 1, "first_k_dense_replace": 1}, "minimax_m2": _HEADS | _FOUR,
     "ernie4_5_moe": _HEADS | {"moe_num_experts": 8, "moe_k": 2, "moe_intermediate_size": 24},
@@ -146,11 +150,20 @@ _NEIGHBOURS = {
     "llama4_text",
 }
 """These rotate neighbouring dims; so does all latent attention but MiniCPM3's, and the indexer of GLM-5."""
-_FROM_ONE = {"nemotron", "gemma", "gemma2", "gemma3_text", "qwen3_next", "qwen3_5_text", "qwen3_5_moe_text"}
+_FROM_ONE = {
+    "nemotron",
+    "gemma",
+    "gemma2",
+    "gemma3_text",
+    "vaultgemma",
+    "qwen3_next",
+    "qwen3_5_text",
+    "qwen3_5_moe_text",
+}
 """The weights of their norms are kept less one."""
 _TURNED = {"gpt_oss", "llama4_text"}
 """They keep the weights of experts as the zoo does."""
-_AFTER = {"gemma2", "gemma3_text"}
+_AFTER = {"gemma2", "gemma3_text", "afmoe"}
 """Their `post_attention_layernorm` stands behind attention, not before the feed-forward."""
 
 
@@ -229,16 +242,17 @@ _NORMS = {
     r"input_layernorm|ln_1|ln_attn|self_attn_layer_norm": "attention_norm",
     r"post_self_attn_layernorm|post_norm1": "attended_norm",
     r"post_mlp_layernorm|post_norm2|post_feedforward_layernorm": "fed_forward_norm",
-    r"ln_2|ln_mlp|final_layer_norm|pre_feedforward_layernorm": "feed_forward_norm",
+    r"ln_2|ln_mlp|final_layer_norm|pre_feedforward_layernorm|pre_mlp_layernorm": "feed_forward_norm",
 }  # fmt: skip
 _LINEAR = {
     r"q_proj": "attention.query", r"k_proj": "attention.key", r"v_proj": "attention.value",
     r"o_proj|out_proj|(self_attn|attention|self_attention)\.dense|attn\.c_proj": "attention.output",
     r"q_a_proj": "attention.query_down", r"indexer\.wq_b": "attention.indexer.query", r"indexer\.wk": "attention.indexer.key",
     r"indexer\.weights_proj": "attention.indexer.head_weight",
-    r"gate_proj": "feed_forward.gate", r"up_proj|c_fc|dense_h_to_4h|fc1": "feed_forward.up",
+    r"self_attn\.gate_proj": "attention.gate", r"gate_proj": "feed_forward.gate",
+    r"up_proj|c_fc|dense_h_to_4h|fc1": "feed_forward.up",
     r"down_proj|mlp\.c_proj|dense_4h_to_h|fc2|output_linear": "feed_forward.down",
-    r"mlp\.gate|gate\.wg|router": "feed_forward.router.scores", r"shared_expert_gate": "feed_forward.shared_gate",
+    r"mlp\.gate|gate\.wg|router(\.gate)?": "feed_forward.router.scores", r"shared_expert_gate": "feed_forward.shared_gate",
 }  # fmt: skip
 """Names within a block."""
 
@@ -290,7 +304,7 @@ def _of_block(kind: str, config: TransformerConfig, name: str, what: str, value:
     if name.startswith("mamba"):
         yield from _of_state_space(config, leaf, what, value)
         return
-    if value.ndim == 3 or leaf in ("sinks", "gate_up_proj_bias", "down_proj_bias") or "correction" in leaf:
+    if value.ndim == 3 or leaf in ("sinks", "gate_up_proj_bias", "down_proj_bias") or _corrects(leaf):
         yield from _of_experts(kind, leaf, value)
         return
     inner = "feed_forward.shared" if "shared" in name else "feed_forward"
@@ -397,12 +411,17 @@ def _norm(kind: str, config: TransformerConfig, name: str) -> str:
     return "attended_norm" if config.branch_norm == "after" or kind in _AFTER else "feed_forward_norm"
 
 
+def _corrects(leaf: str) -> bool:
+    """Whether it is what routers keep to balance the load."""
+    return "correction" in leaf or leaf == "expert_bias"
+
+
 def _of_experts(kind: str, leaf: str, value: Array) -> Iterator[tuple[str, Array]]:
     """Weights of experts, of gpt-oss with gate and up in turn; corrections; sinks."""
     experts = "feed_forward.experts"
     if leaf == "sinks":
         yield "attention.core.softmax.sink", value
-    elif "correction" in leaf:
+    elif _corrects(leaf):
         yield "feed_forward.router.correction", value.reshape(-1)
     elif leaf.endswith("_bias"):
         parts = {"gate": value[:, ::2], "up": value[:, 1::2]} if leaf.startswith("gate") else {"down": value}
@@ -427,7 +446,7 @@ def _split(kind: str, c: TransformerConfig, leaf: str, value: Array) -> Iterator
         groups, each = (c.n_kv_heads, c.num_heads // c.n_kv_heads) if kind == "falcon" else (c.num_heads, 1)
         parts = np.split(value.reshape(groups, each + 2, size, *rest), [each, each + 1], axis=1)
         yield from zip(names, (part.reshape(-1, *rest) for part in parts), strict=True)
-    elif c.attention_gate and leaf == "q_proj":
+    elif c.attention_gate and leaf == "q_proj" and kind != "afmoe":
         query, gate = np.split(value.reshape(c.num_heads, 2 * size, *rest), 2, axis=1)
         yield from (("attention.query", query.reshape(-1, *rest)), ("attention.gate", gate.reshape(-1, *rest)))
     elif latent is not None and leaf in ("q_b_proj", "q_proj", "kv_b_proj", "kv_a_proj_with_mqa"):

@@ -185,6 +185,7 @@ _GRANITE = {
     "embedding_multiplier": "embedding_scale", "residual_multiplier": "branch_scale", "attention_multiplier": "score_scale",
     "logits_scaling": "logit_divisor",
 }  # fmt: skip
+_GRANITE_SWA = _GRANITE | {"layer_rope_theta": "layer_bases"}
 _ROTATED_HEAD: dict[str, Any] = {"norm_of_heads": "rotated_head", "uses_qk_norm": True, "shares_keys": False}
 _BESIDE = """add_classification_head class_num cla_share_factor dense_list im_start_id im_end_id im_newline_id mask_init_id
     moe_drop_tokens moe_layer_num_skipped moe_random_routing_dropped_token norm_type num_shared_expert moe_intermediate_size
@@ -230,9 +231,9 @@ _REFUSED: Mapping[str, str] = {
     "convolutions between blocks of attention": "lfm2 lfm2_moe",
     "ALiBi": "mpt",
     "an activation with weights": "apertus",
-    "gates of attention's output": "afmoe laguna",
+    "gates of a head's whole output": "laguna",
     "embeddings in every block": "gemma3n gemma4",
-    "numbers of heads that differ from block to block": "mimo_v2_flash",
+    "numbers of heads that differ from block to block": "mimo_v2_flash step3p5",
     "experts of images beside those of text": "ernie4_5_vl_moe",
 }  # fmt: skip
 """What each of these model types has that the zoo has not."""
@@ -309,6 +310,12 @@ FAMILIES: Mapping[str, Family] = {  # the text network of a multimodal one has i
             "window_period": 2, "score_size": 256, "score_cap": 50.0, "logit_cap": 30.0, "head_dim": 256,
         },
     ),
+    "vaultgemma": Family(
+        fixed={"scales_embedding": True},
+        silent=_TIED | _GELU | {
+            "window_period": 2, "score_size": 256, "score_cap": 50.0, "logit_cap": 30.0, "head_dim": 256,
+        },
+    ),
     "gemma3": Family(
         fixed=_GEMMA | {"qk_norm": "head"},
         silent=_TIED | _GELU | {
@@ -353,6 +360,13 @@ FAMILIES: Mapping[str, Family] = {  # the text network of a multimodal one has i
             "state_size": "state_space.state_size", "conv_kernel": "state_space.kernel", "expand": "state_space.expand",
             "use_conv_bias": "state_space.conv_bias", "use_bias": "state_space.bias", "time_step_limit": "state_space.limits",
         },
+    ),
+    "granite_swa": Family(
+        fixed={"sinks": True}, keys=_GRANITE_SWA, silent=_TIED | {"score_scale": 1.0, "window_period": 4, "window_shift": 1}
+    ),
+    "granitemoe_swa": Family(
+        fixed={"sinks": True}, silent={"score_scale": 1.0, "window_period": 4, "window_shift": 1},
+        keys=_GRANITE_SWA | _EXPERTS_ONLY | {"shared_intermediate_size": "experts.shared_size"},
     ),
     "hyperclovax": Family(
         fixed={"branch_norm": "both", "norms_after": True},
@@ -452,6 +466,18 @@ FAMILIES: Mapping[str, Family] = {  # the text network of a multimodal one has i
         fixed=_SIGMOID, keys=_GLM | {"use_qkv_bias": "qkv_bias"}, silent={"uses_qk_norm": True, "dense_first": 1}
     ),
     "sarvam_mla": Family(keys=_MLA, fixed=_SIGMOID),
+    "afmoe": Family(
+        fixed=_SIGMOID | _HEAD_NORM | _FULL_UNROTATED | {
+            "branch_norm": "both", "attention_gate": True, "experts.normalised": True,
+        },
+        keys={
+            "num_dense_layers": "dense_first", "global_attn_every_n_layers": "window_period", "mup_enabled": "scales_embedding",
+            "route_scale": "experts.scale", "route_norm": "experts.normalised", "score_func": "experts.scoring",
+            "num_expert_groups": "experts.groups", "num_limited_groups": "experts.groups_per_token", "load_balance_coeff": "",
+            "use_grouped_mm": "",
+        },
+        silent={"head_dim": 128, "window_period": 4, "dense_first": 1},
+    ),
     "mixtral": Family(keys=_EXPERTS_ONLY),
     "qwen2_moe": Family(
         fixed={"experts.shared_gate": True}, silent={"qkv_bias": True, "uses_window": False, "experts.normalised": False}

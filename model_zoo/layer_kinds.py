@@ -27,10 +27,10 @@ def kinds_of(facts: Facts, number: int) -> tuple[BlockKind, ...]:
     width = dict.fromkeys((FULL, LINEAR, INDEXED), 0) | {
         SLIDING: int(facts.get("window") or 0), CHUNKED: int(facts.get("chunk") or 0),
     }  # fmt: skip
-    local = float(facts.get("local_base") or 0.0)
+    bases = _bases(facts, types)
     shares = _shares_choice(facts, number)
     return tuple(
-        BlockKind(has_experts(n), width[kind], turns[n], local if kind == SLIDING else 0.0, kind == LINEAR, shares[n])
+        BlockKind(has_experts(n), width[kind], turns[n], bases[n], kind == LINEAR, shares[n])
         for n, kind in enumerate(types)
     )
 
@@ -78,7 +78,21 @@ def _shares_choice(facts: Facts, number: int) -> list[bool]:
     return [max(n - first + 1, 0) % step > 0 for n in range(number)]
 
 
+def _bases(facts: Facts, types: Sequence[str]) -> list[float]:
+    """The base of every block's rotation; 0: the network's."""
+    if facts.get("layer_bases"):
+        network = facts.get("rotary_base")
+        return [
+            0.0 if base == network else float(base)
+            for base in _every(facts["layer_bases"], len(types), "layer_rope_theta")
+        ]
+    local = float(facts.get("local_base") or 0.0)
+    return [local if kind == SLIDING else 0.0 for kind in types]
+
+
 def _rotated(facts: Facts, number: int) -> list[bool]:
+    if facts.get("layer_bases"):
+        return [base > 0 for base in _every(facts["layer_bases"], number, "layer_rope_theta")]
     if facts.get("rotated_layers"):
         return [bool(turns) for turns in _every(facts["rotated_layers"], number, "no_rope_layers")]
     step = int(facts.get("unrotated_step") or 0)

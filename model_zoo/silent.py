@@ -103,6 +103,8 @@ SILENT: Mapping[str, Mapping[str, Any]] = {
         "norm_epsilon": 1e-5, "state_space.heads": 128, "state_space.head_size": 64, "state_space.groups": 8,
         "state_space.state_size": 128, "state_space.kernel": 4, "state_space.expand": 2,
     },
+    "granite_swa": {"n_kv_heads": 4, "window": 128, "max_position_embeddings": 8192, "norm_epsilon": 1e-5},
+    "granitemoe_swa": _SHORT | _MIXTRAL | {"window": 128},
     "hyperclovax": _SHORT,
     "minicpm3": {
         "latent.query_rank": 768, "latent.key_value_rank": 256, "plain_head_dim": 64, "latent.rotary_head_dim": 32,
@@ -124,9 +126,14 @@ SILENT: Mapping[str, Mapping[str, Any]] = {
     "opt": _SHORT,
     "gemma": {"n_kv_heads": 16},
     "gemma2": {"n_kv_heads": 4, "window": 4096},
+    "vaultgemma": {"n_kv_heads": 4, "window": 4096},
     "olmo2": {"max_position_embeddings": 2048, "norm_epsilon": 1e-5},
     "olmo_hybrid": {"delta.kernel": 4, "delta.by_heads": True, "intermediate_size": 11008, "max_position_embeddings": 65536},
     "olmo3": {"max_position_embeddings": 2048, "norm_epsilon": 1e-5, "window": 4096, "rotary_base": 5e5},
+    "afmoe": {
+        "intermediate_size": 6144, "experts.number": 64, "experts.per_token": 6, "experts.intermediate_size": 1408,
+        "shared_num": 2, "window": 1024, "norm_epsilon": 1e-5,
+    },
     "mixtral": {
         "n_kv_heads": 8, "experts.number": 8, "experts.per_token": 2, "experts.intermediate_size": 14336,
         "norm_epsilon": 1e-5, "rotary_base": 1e6,

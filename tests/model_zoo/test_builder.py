@@ -113,6 +113,14 @@ _PARTS = {
         "kinds": (BlockKind(linear=True), BlockKind(linear=True, experts=True), BlockKind(experts=True)), "experts": _EXPERTS,
         "delta": DeltaSizes(2, 4, 8, 12), "attention_gate": True, "seq_length": 512, "qk_norm": "head", "rotated_size": 8,
     },
+    "gates of attention beside windows, norms around branches": {
+        "kinds": (BlockKind(window=8), BlockKind(True, window=8), BlockKind(True, rotary=False)), "attention_gate": True,
+        "experts": replace(_EXPERTS, scoring="sigmoid"), "branch_norm": "both", "qk_norm": "head", "embedding_scale": 8.0,
+    },
+    "sinks in blocks of several bases": {
+        "attention": "self", "sinks": True, "branch_scale": 0.5, "tied_embeddings": True,
+        "kinds": (BlockKind(rotary=False), BlockKind(window=8), BlockKind(rotary_base=2e4)),
+    },
     "gated linear attention of one chunk, of heads alike": {
         "kinds": (BlockKind(linear=True), BlockKind(), BlockKind(linear=True)), "compute_dtype": "float32",
         "delta": DeltaSizes(4, 4, 8, 12, kernel=2, largest_beta=2.0, norm_epsilon=1e-5), "seq_length": 16,

@@ -11,7 +11,7 @@ import pytest
 
 from model_zoo import PUBLISHED, dimensions_of
 from model_zoo.builder import build_graph
-from model_zoo.config import Experts, IndexerSizes, TransformerConfig
+from model_zoo.config import BlockKind, Experts, IndexerSizes, TransformerConfig
 from model_zoo.config_json import file_of, read
 from model_zoo.described import config_of, text_of
 from model_zoo.families import FAMILIES, KEYS
@@ -366,6 +366,39 @@ def test_published_keys_of_qwen3_next_mean_its_class(tmp_path: Path) -> None:
     found = read(tmp_path / "config.json")
     assert replace(found.config, name="qwen3_next_80b_a3b") == read(FILES / "qwen3_next_80b_a3b.json").config
     assert any(note.startswith("mtp_num_hidden_layers is left out") for note in found.notes)
+
+
+def test_published_keys_of_afmoe_mean_its_class(tmp_path: Path) -> None:
+    """Trinity's files: other names of the routing, and a base of the rotation that its class keeps in a record."""
+    data = DEFAULTS["afmoe"]["config"]
+    old = {key: value for key, value in data.items() if key not in ("layer_types", "rope_parameters")} | {
+        "rope_theta": 10000.0, "route_norm": True, "score_func": "sigmoid", "n_group": 1, "topk_group": 1, "num_expert_groups": 1,
+        "num_limited_groups": 1, "load_balance_coeff": 0.001, "use_grouped_mm": True,
+    }  # fmt: skip
+    found = described_by(tmp_path, old)
+    assert found == described_by(tmp_path, data)
+    assert [(kind.window, kind.rotary, kind.experts) for kind in found.kinds[:4]] == [
+        (1024, True, False), (1024, True, True), (1024, True, True), (0, False, True),
+    ]  # fmt: skip
+    assert found.embedding_scale == 1.0
+    assert described_by(tmp_path, old | {"mup_enabled": True}).embedding_scale == 2048**0.5
+    with pytest.raises(InputError, match="route_norm 'False' in this model_type"):
+        described_by(tmp_path, old | {"route_norm": False})
+
+
+def test_every_block_may_have_a_base_of_its_own(tmp_path: Path) -> None:
+    data = DEFAULTS["granite_swa"]["config"] | {"num_hidden_layers": 4, "layer_types": None}
+    found = described_by(tmp_path, data | {"layer_rope_theta": [0, 10000.0, 5e5, 10000.0]})
+    assert found.kinds == (
+        BlockKind(rotary=False),
+        BlockKind(window=128),
+        BlockKind(window=128, rotary_base=5e5),
+        BlockKind(window=128),
+    )
+    with pytest.raises(InputError, match="layer_rope_theta says what 1 of 4 layers are"):
+        described_by(tmp_path, data | {"layer_rope_theta": [0]})
+    with pytest.raises(InputError, match="layer_rope_theta is .*: give a list of numbers"):
+        described_by(tmp_path, data | {"layer_rope_theta": ["a"] * 4})
 
 
 def test_published_keys_of_kimi_linear_mean_its_class(tmp_path: Path) -> None:

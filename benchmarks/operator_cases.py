@@ -125,6 +125,13 @@ CASES: dict[str, Case] = {
     "Conv2DTranspose": Case(
         "ops.Conv2DTranspose(8, 2, stride=2)", "op(p0, p1, (16, 32, 16, 16))", _IMAGES + _floats((8, 32, 2, 2))
     ),
+    "Conv2DBackpropInput": Case(
+        "ops.Conv2DBackpropInput(8, 2, stride=2)", "op(p0, p1, (16, 32, 16, 16))", _IMAGES + _floats((8, 32, 2, 2))
+    ),
+    "Conv3DTranspose": Case(
+        "ops.Conv3DTranspose(4, 8, 2, stride=2)", "op(p0, p1)", _tensors("float16", (8, 4, 4, 4, 4), (4, 8, 2, 2, 2)),
+        ignores_strategy=True,
+    ),
     "ConvTranspose2D": Case(
         "gen.ConvTranspose2D()", "op(p0, p1, None, (2, 2), (0, 0), (0, 0), 1, (1, 1))", _IMAGES + _floats((8, 16, 2, 2)),
         ignores_strategy=True,
@@ -142,6 +149,10 @@ CASES: dict[str, Case] = {
     "MaxPool": Case("ops.MaxPool(2, 2)", "op(p0)", _IMAGES, accepts_more=True),
     "MaxPool same": Case("ops.MaxPool(3, 2, 'same')", "op(p0)", _IMAGES),
     "MaxPoolWithMask": Case("gen.MaxPoolWithMask((2, 2), (2, 2))", "op(p0)", _IMAGES, ignores_strategy=True),
+    "MaxPoolWithArgmaxV2": Case("ops.MaxPoolWithArgmaxV2(2, 2)", "op(p0)", _tensors("float16", (16, 8, 8, 8)), True),
+    "MaxPool3DWithArgmax": Case(
+        "ops.MaxPool3DWithArgmax(2, 2, (0, 0, 0))", "op(p0)", _floats((8, 4, 8, 8, 8)), ignores_strategy=True
+    ),
     "AvgPool": Case("ops.AvgPool(2, 2)", "op(p0)", _IMAGES, accepts_more=True),
     "AvgPool2D": Case(
         "gen.AvgPool2D()", "op(p0, (2, 2), (2, 2), (0, 0), False, True, None)", _IMAGES, ignores_strategy=True
@@ -155,6 +166,7 @@ CASES: dict[str, Case] = {
     "UpsampleBilinear2D": Case("gen.UpsampleBilinear2D()", "op(p0, (16, 16), None, False)", _IMAGES, ignores_strategy=True),
     "ReflectionPad2D": Case("gen.ReflectionPad2D()", "op(p0, (1, 1, 1, 1))", _IMAGES, ignores_strategy=True),
     "ReplicationPad2D": Case("gen.ReplicationPad2D()", "op(p0, (1, 1, 1, 1))", _IMAGES, ignores_strategy=True),
+    "Col2Im": Case("ops.Col2Im(2, 1, 0, 2)", "op(p0, Tensor((8, 8), ms.int32))", _floats((16, 8, 4, 16)), ignores_strategy=True),
     "Im2Col": Case("ops.Im2Col(2)", "op(p0)", _IMAGES, ignores_strategy=True),
     # elementwise
     **{name: Case(f"ops.{name}()", "op(p0, p1)", _PAIR) for name in _ARITHMETIC},
@@ -265,6 +277,12 @@ CASES: dict[str, Case] = {
     "StandardNormal": Case("ops.StandardNormal()", "op((16, 32))", ()),
     "StandardNormal undivided": Case("ops.StandardNormal()", "op((12, 32))", ()),
     "UniformReal": Case("ops.UniformReal()", "op((16, 32))", ()),
+    "FillV2": Case("ops.FillV2()", "op(Tensor((16, 32), ms.int64), p1)", _floats((), ())),
+    "LinSpace": Case("ops.LinSpace()", "op(p0, p1, 32)", _floats((), ()), accepts_more=True),
+    "LinSpaceExt": Case("gen.LinSpaceExt()", "op(0.0, 1.0, 32, None)", ()),
+    "NormalFloatFloat": Case(
+        "gen.NormalFloatFloat()", "op(0.0, 1.0, (16, 32), p0, p1)", _tensors("int64", (1,), (1,)), accepts_more=True
+    ),
     "NewZeros undivided": Case("gen.NewZeros()", "op(p0, (16, 32), None)", _floats((9, 32)), ignores_strategy=True),
     "RandLikeExt": Case("gen.RandLikeExt()", "op(p0, p1, p2, None)", _MATRIX + _SEEDS, ignores_strategy=True),
     "Dropout2D": Case("ops.Dropout2D(0.9)", "op(p0)", _IMAGES, ignores_strategy=True),
@@ -274,6 +292,8 @@ CASES: dict[str, Case] = {
     "Baddbmm of one row": Case(
         "gen.Baddbmm()", "op(p0, p1, p2, 1, 1)", _floats((1, 1, 8), (8, 16, 32), (8, 32, 8)), ignores_strategy=True
     ),
+    "Cdist matrices": Case("gen.Cdist(2.0)", "op(p0, p1)", _floats((16, 32), (4, 32))),
+    "Cdist": Case("gen.Cdist(2.0)", "op(p0, p1)", _floats((8, 16, 32), (8, 4, 32))),
     "Mv": Case("gen.Mv()", "op(p0, p1)", _floats((16, 32), (32,)), ignores_strategy=True),
     "Ger": Case("ops.Ger()", "op(p0, p1)", _floats((16,), (32,)), ignores_strategy=True),
     # recurrent, of an undivided time
@@ -389,6 +409,7 @@ CASES: dict[str, Case] = {
     # shape
     "DiagonalView": Case("gen.DiagonalView()", "op(p0, 0, 1, 2)", _floats((16, 8, 8)), ignores_strategy=True),
     "Pad": Case("ops.Pad(((0, 0), (1, 1)))", "op(p0)", _MATRIX, ignores_strategy=True),
+    "MirrorPad": Case("ops.MirrorPad()", "op(p0, Tensor(((0, 0), (1, 1)), ms.int64))", _MATRIX, ignores_strategy=True),
     "Repeat more dims": Case("gen.Repeat()", "op(p0, (3, 1, 1))", _MATRIX, ignores_strategy=True),
     "MatrixInverseExt": Case("gen.MatrixInverseExt()", "op(p0)", _floats((16, 8, 8)), ignores_strategy=True),
     "Eye": Case("ops.Eye()", "op(16, 32, ms.float32)", (), accepts_more=True),
@@ -495,6 +516,10 @@ CASES: dict[str, Case] = {
     "SoftmaxCrossEntropyWithLogits": Case("ops.SoftmaxCrossEntropyWithLogits()", "op(p0, p1)", _PAIR),
     "KLDivLoss": Case("ops.KLDivLoss('sum')", "op(p0, p1)", _PAIR),
     "KLDivLoss mean": Case("ops.KLDivLoss('mean')", "op(p0, p1)", _PAIR),
+    "CTCLossV2 undivided": Case(
+        "ops.CTCLossV2()", "op(p0, p1, p2, p3)", _floats((9, 16, 8)) + _tensors("int32", (16, 4), (16,), (16,)),
+        ignores_strategy=True,
+    ),
     "NLLLoss": Case("ops.NLLLoss()", "op(p0, p1, p2)", _MATRIX + _tensors("int32", (16,)) + _floats((32,)), True),
     "SmoothL1Loss": Case("ops.SmoothL1Loss(reduction='mean')", "op(p0, p1)", _PAIR, ignores_strategy=True),
     "L1LossExt": Case("gen.L1LossExt()", "op(p0, p1)", _PAIR, ignores_strategy=True),

@@ -65,6 +65,7 @@ RULES = {
     "Einsum": einsum,
     "Mm": rule(_MATRICES, UNDISTRIBUTED, scatter="m", leading="m", **_BILINEAR),
     "Ger": rule(_OUTER, UNDISTRIBUTED, bilinear=True),
+    "Cdist": rule("@b... m k!, @b... n k! -> @b... m n", Quirks(rejects_whole_first="b...")),
     "Mv": rule("@m k, @k -> + m", UNDISTRIBUTED, bilinear=True),
     "Dot": rule("@k, @k -> +", Quirks(instead="use ops.reduce_sum of the product"), bilinear=True),
     **{

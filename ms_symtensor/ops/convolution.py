@@ -54,13 +54,16 @@ RULES = {
     **alike("Conv1DExt Conv2DExt Conv3DExt", _convolution(UNDISTRIBUTED)),
     "Convolution": _either(_SAMPLES),
     "ConvolutionStr": _either(UNDISTRIBUTED),
-    "Conv2DTranspose": _transposed(),
-    "ConvTranspose2D": _transposed(UNDISTRIBUTED),
+    **alike("Conv2DTranspose Conv2DBackpropInput", _transposed()),
+    **alike("ConvTranspose2D Conv3DTranspose", _transposed(UNDISTRIBUTED)),
     # pooling: the gradient of a maximum reads where it was
     **alike("MaxPool AvgPool", _window(_BOTH, NO_QUIRKS)),
     "AvgPool3D": _window(_PLAIN, NO_QUIRKS),
     "MaxPool3D": _window(_BOTH, _SAMPLES),
-    **alike("AdaptiveMaxPool1D AdaptiveMaxPool2D MaxPoolWithIndices MaxPoolWithMask", _window(_INDEX)),
+    **alike(
+        "AdaptiveMaxPool1D AdaptiveMaxPool2D MaxPoolWithIndices MaxPoolWithMask MaxPoolWithArgmaxV2 MaxPool3DWithArgmax",
+        _window(_INDEX),
+    ),
     **alike("AdaptiveAvgPool2D AdaptiveAvgPool3D", _window(_PLAIN)),
     **alike(
         "AvgPool1D AvgPool2D AvgPool3DExt AdaptiveAvgPool1D AdaptiveAvgPool2DExt AdaptiveAvgPool3DExt", _window(_INPUT)
@@ -78,5 +81,6 @@ RULES = {
     # windows side by side, and channels and places that change into each other
     **alike("Im2Col Col2ImExt", rule(_PATCHES, UNDISTRIBUTED)),
     **alike("Im2ColExt SpaceToDepth DepthToSpace", rule("n 1... -> n 1...", UNDISTRIBUTED)),
+    "Col2Im": rule("n c 1..., ~1 -> n c 1...", UNDISTRIBUTED),
     "GridSampler2D": rule("@n c 1..., @n p... 1 -> n c p...", _SAMPLES),
 }  # fmt: skip

@@ -40,7 +40,7 @@ RULES = {
     # sums, signs, constant factors and one side of the diagonal, which MindSpore moves for a slice: the gradient reads nothing
     **alike(
         "Add AddExt Sub SubExt Neg AddN Muls Identity RemainderTensorScalar RemainderScalarTensor RemainderTensorTensor"
-        " FmodTensor Triu",
+        " FmodTensor NextAfter Triu",
         elementwise(PLAIN),
     ),
     # MindSpore 2.10 moves the diagonal of a slice of Tril, but in the user's primitive: compiled again, it is moved again
@@ -52,7 +52,8 @@ RULES = {
     "Pow": elementwise("@..., ?@... -> @...", reads_no_output=0),
     "Hypot": elementwise("@..., ?@... -> @..."),
     **alike(
-        "Maximum Minimum Atan2 SquaredDifference SigmoidCrossEntropyWithLogits Xlogy Xdivy MulNoNan Polar",
+        "Maximum Minimum Atan2 SquaredDifference SigmoidCrossEntropyWithLogits Xlogy Xdivy MulNoNan Polar FloorMod"
+        " Mod TruncateMod",
         elementwise(READS_TWO),
     ),
     "AddcmulExt": elementwise("..., ?@..., ?@..., *... -> ..."),
@@ -69,9 +70,9 @@ RULES = {
     "PReLU": rule("@... a ..., @a? -> ... a ... | a = 1"),
     # comparisons, logic, steps, and updates of a parameter
     **alike(
-        "Equal NotEqual Less LessEqual Greater GreaterEqual LogicalAnd LogicalOr LogicalNot LogicalXor FloorDiv FloorMod Mod"
-        " Floor Ceil Round Rint Trunc Sign IsFinite ZerosLike OnesLike TruncateDiv TruncateMod BitwiseAnd BitwiseOr BitwiseXor"
-        " IsClose DivMod NextAfter Assign AssignAdd AssignSub",
+        "Equal NotEqual Less LessEqual Greater GreaterEqual LogicalAnd LogicalOr LogicalNot LogicalXor FloorDiv"
+        " Floor Ceil Round Rint Trunc Sign IsFinite ZerosLike OnesLike TruncateDiv BitwiseAnd BitwiseOr BitwiseXor"
+        " IsClose DivMod Assign AssignAdd AssignSub",
         elementwise(NO_GRADIENT),
     ),
     # choices by a mask

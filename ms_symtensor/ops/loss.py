@@ -1,7 +1,7 @@
 """Losses that are one operator."""
 
 from ms_symtensor.ops.normalization import SOFTMAX
-from ms_symtensor.ops.quirks import Quirks
+from ms_symtensor.ops.quirks import UNDISTRIBUTED, Quirks
 from ms_symtensor.ops.rule import Choice, Computed, alike, rule
 from ms_symtensor.ops.signature import OpView, Signature, dims_like, named
 
@@ -21,10 +21,11 @@ _REDUCED = Quirks(instead="let it reduce (reduction='mean' or 'sum'), write it w
 RULES = {
     "SoftmaxCrossEntropyWithLogits": rule("b c!, ~b c! -> b, @b c!", operations=SOFTMAX),
     "SparseSoftmaxCrossEntropyWithLogits": rule("@b c!, @~b -> +", Quirks(refused=_MEAN)),
+    "CTCLossV2": rule("@t! n c!, @~n s!, @~n, @~n -> @n, @n t! ...!", UNDISTRIBUTED),
     # of every element, or their sum or mean
     "KLDivLoss": Choice("reduction", 0, {"mean": rule("@..., @... -> mean ...?")}, rule("@..., @... -> + ...?")),
     **alike(
-        "NLLLoss SmoothL1Loss L1LossExt MSELossExt BCEWithLogitsLoss BinaryCrossEntropy TripletMarginLoss KLDiv"
+        "NLLLoss SmoothL1Loss L1LossExt MSELossExt BCEWithLogitsLoss BinaryCrossEntropy KLDiv"
         " MultilabelMarginLoss MultiMarginLoss NLLLoss2d SoftMarginLoss",
         Computed(loss, _REDUCED),
     ),

@@ -10,6 +10,7 @@ exponential; with difference, quotient and the casts of 16 bit.
 
 _ADDED = "MindSpore partitions no sum with its norm in one operator: write the sum and the norm apart"
 _EXT = "MindSpore rejects its weights; use nn.LayerNorm for ops.layer_norm, mint.nn.LayerNorm and the function of mint"
+_SEQUENCES = "MindSpore partitions BatchNorm of two and of four dims alone: use mint.nn.BatchNorm1d for nn.BatchNorm1d"
 _NORMALISED = "... a! ..., @... 1? ..., @... 1? ..."
 _AXIS = Quirks(rejects_whole_first="a")
 
@@ -26,7 +27,10 @@ RULES = {
     ),
     **alike("AddRmsNorm AddLayerNormV2", rule("@... a! ..., @... a! ..., *a! -> ... a! ... | a = -1", Quirks(refused=_ADDED))),
     # every device normalises by its own samples, as is usual for data parallelism, and not as one process would
-    "BatchNorm": rule("@n c ...!, @c, c, ~c, ~c -> n c ...!, c, c, @c, @c"),
+    "BatchNorm": rule(
+        "@n c ...!, @c, c, ~c, ~c -> n c ...!, c, c, @c, @c",
+        Quirks(refused=_SEQUENCES, refused_where=lambda op: len(op.inputs[0].shape) not in (2, 4)),
+    ),
     "BatchNormExt": rule("@n c ...!, @c, c, *~c -> n c ...!", UNDISTRIBUTED),
     "GroupNorm": rule("@n c! ...!, @c!, *c! -> n c! ...!, @n 1, @n 1"),
     "L2Normalize": rule("@... a! ... -> @... a! ... | a = axis 0 0", _AXIS),

@@ -24,7 +24,8 @@ class Quirks:
     - `leading`: the dim that it cuts of an operator that is given no strategy, where that is not the first of the first input.
     - `rejects_whole_first`: it rejects an operator without a strategy whose first dim is one of these; `needs_strategy`: any.
     - `miscompiled`, `gradient_miscompiled`: dims whose cut it compiles to a wrong result, to a wrong gradient.
-    - `lists_output`: its strategies list the dims of the output in the place of those of the first input.
+    - `lists_output`: its strategies list the dims of the output in the place of those of the first input;
+      `lists_output_alone`: and no others.
     - `adjust`: anything else, a function of this module.
     """
 
@@ -38,6 +39,7 @@ class Quirks:
     miscompiled: str = ""
     gradient_miscompiled: str = ""
     lists_output: bool = False
+    lists_output_alone: bool = False
     adjust: Adjust | None = None
 
 
@@ -52,10 +54,12 @@ def fields_of(quirks: Quirks, inputs: Sequence[Dims], outputs: Sequence[Dims], d
         fields["fixed"] = frozenset(d for dims in (*inputs, *outputs) for d in dims if d) - {*dims_of(quirks.only)}
     if quirks.leading is not None:
         fields["leading"] = next(iter(dims_of(quirks.leading)), None)
-    if quirks.needs_strategy or (quirks.rejects_whole_first and "d0" in dims_of(quirks.rejects_whole_first)):
+    if quirks.needs_strategy or {"d0", "b0"} & {*dims_of(quirks.rejects_whole_first or "")}:
         fields["needs_strategy"] = always
     if quirks.lists_output:
         fields["entries"] = (outputs[0], *inputs[1:])
+    if quirks.lists_output_alone:
+        fields["entries"] = (outputs[0],)
     if quirks.miscompiled:
         fields["miscompiled"] = frozenset(dims_of(quirks.miscompiled))
     if quirks.gradient_miscompiled:

@@ -113,6 +113,15 @@ _STRETCHED = "... a. ... -> {} 1... ... 1 ... | a = unlike"
 _FROM_THE_END = "MindSpore partitions no Transpose whose axes count from the end: write (0, 2, 1) for (0, -1, 1)"
 
 
+_OF_NEIGHBOURS = (
+    "MindSpore partitions no PadV3 but with a constant: use mint.nn.functional.pad, or the layer of mint.nn"
+)
+
+
+def _pads_with_neighbours(op: OpView) -> bool:
+    return op.attributes.get("mode", "constant") != "constant"
+
+
 def _counts_from_the_end(op: OpView) -> bool:
     axes = op.argument(0, "perm", ())
     return isinstance(axes, tuple) and any(isinstance(axis, int) and axis < 0 for axis in axes)
@@ -133,8 +142,9 @@ RULES = {
     "Slice": rule("@... a! ... -> ... 1 ... | a = unlike"),
     "Concat": rule("*... a! ... -> ... 1 ... | a = axis 0 0"),
     **alike("Stack StackExt", rule("*... -> ... a. ... | a = axis 0 0")),
-    **alike("SliceExt PadV3", rule(_RESIZED.format(""))),
-    "ReverseV2": rule(_AT_AXIS.format(0)),
+    "SliceExt": rule(_RESIZED.format("")),
+    "PadV3": rule(_RESIZED.format(""), Quirks(refused=_OF_NEIGHBOURS, refused_where=_pads_with_neighbours)),
+    "ReverseV2": rule(_AT_AXIS.format(0), Quirks(rejects_whole_first="a")),
     **alike("RepeatInterleaveInt RepeatElements", rule("...% -> ...%")),
     "BroadcastTo": rule(_STRETCHED.format("")),
     "BroadcastToView": rule(_STRETCHED.format("="), Quirks(refused=_NO_VIEW)),
@@ -160,7 +170,7 @@ RULES = {
     "Roll": rule(_AT_AXIS.format(1), UNDISTRIBUTED),
     **alike(
         "Narrow ConstantPadND Pad ReflectionPad1D ReflectionPad2D ReflectionPad3D ReplicationPad1D ReplicationPad2D"
-        " ReplicationPad3D",
+        " ReplicationPad3D MirrorPad",
         rule(_RESIZED.format(""), UNDISTRIBUTED),
     ),
 }  # fmt: skip

@@ -8,6 +8,7 @@ work; where they do not divide a further result's, it rejects the operator, as i
 from collections.abc import Mapping
 from dataclasses import replace
 
+from ms_symtensor.ops.instead import INSTEAD
 from ms_symtensor.ops.signature import OpView, Signature
 
 OTHER_OPERATORS = "write it with other operators"
@@ -35,6 +36,8 @@ def cut_along_batch(op: OpView, signature: Signature, instead: str = OTHER_OPERA
     It forbids what MindSpore would make wrong: a dim that has to stay whole, that another input has too, or that does not come
     first in an output.
     """
+    if instead == OTHER_OPERATORS and op.type in INSTEAD:
+        instead = f"write {INSTEAD[op.type][1]}"
     first = signature.inputs[0] if signature.inputs else ()
     batch = first[0] if first else None
     leading = [t.shape[0] if t.shape else 1 for t in (*op.inputs[:1], *op.outputs[:1])]

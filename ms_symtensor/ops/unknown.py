@@ -11,6 +11,22 @@ SHOWN = 4
 _WAYS_ROUND = {
     "InstanceNorm": "nn.GroupNorm with as many groups as channels",
     **dict.fromkeys(("IndexAdd", "ScatterNd"), "the sum of one-hot vectors of the indices times what is put in"),
+    "InplaceBernoulliScalar": "nn.Dropout2d or ops.dropout2d for those of mint",
+    "ChannelShuffle": "nn.ChannelShuffle",
+    "ExtractImagePatches": "mint.nn.Unfold for nn.Unfold",
+    "EmbeddingLookup": "nn.Embedding, or nn.EmbeddingLookup with target='DEVICE'",
+    "TripletMarginLoss": "ops.relu(ops.norm(x - same, dim=1) - ops.norm(x - other, dim=1) + margin).mean()",
+    "IndexFill": "ops.masked_fill",
+    "Bernoulli": "mint.bernoulli",
+    "Take": "ops.gather",
+    "Fmax": "ops.maximum",
+    "Fmin": "ops.minimum",
+    "AccumulateNV2": "ops.addn",
+    "Expand": "ops.broadcast_to",
+    "ExpandAs": "Tensor.expand_as",
+    "ViewAs": "ops.reshape",
+    "TypeAs": "ops.cast",
+    "Fills": "ops.full_like",
 }
 """What computes the same with operators that have a signature, for some that have none."""
 

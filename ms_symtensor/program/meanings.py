@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping
 
 from ms_symtensor.errors import InvalidStrategyError
+from ms_symtensor.ops.instead import INSTEAD
 from ms_symtensor.ops.placement import OpStrategy, strategy_of
 from ms_symtensor.ops.registry import Rule, signatures
 from ms_symtensor.ops.signature import OpView, Signature, view
@@ -14,15 +15,11 @@ Meanings = Mapping[str, tuple[OpView, Signature]]
 """View and signature of every operator of a graph, by name."""
 
 _CLASSES = {
-    "MaxDim": "ops.ArgMaxWithValue",
-    "MinDim": "ops.ArgMinWithValue",
-    "SortExt": "ops.Sort",
-    "LogSoftmaxExt": "ops.LogSoftmax",
     "Where": "ops.Select",
     "IndexAddExt": "ops.auto_generate.IndexAddExt",
     "FlashAttentionScore": "ops.operations.nn_ops.FlashAttentionScore",
 }
-"""The class to use for operators that MindSpore rejects without a strategy and that mindspore.ops (2.10.0) has no class of."""
+"""Classes of operators that mindspore.ops (2.10.0) has elsewhere, or under another name."""
 
 
 _LOOKED_UP = frozenset({"GatherD"})
@@ -92,7 +89,8 @@ def remedy(op_type: str) -> str:
     """What to do so that an operator can be given a strategy."""
     if op_type == "Embedding":
         return "use nn.Embedding instead, whose Gather can be given one"
-    made = _CLASSES.get(op_type, f"ops.{op_type}")
+    _, written = INSTEAD.get(op_type, ("", f"ops.{op_type}"))
+    made = _CLASSES.get(op_type, written)
     return (
         f"make it a primitive of its cell (in __init__: self.{op_type.lower()} = {made}(…)), so that it can be given one, or"
         " use a cell of nn that has it so"

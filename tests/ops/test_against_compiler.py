@@ -15,7 +15,7 @@ SAMPLE = (
     "MatMulExt broadcast", "GatherNd", "UnsortedSegmentSum", "TensorScatterAdd", "PadV3 of a tensor",
     "InplaceAddExt", "InplaceMul", "InplaceDiv", "InplaceMuls", "InplaceCopy", "AddcmulExt", "FmodTensor", "L2Loss", "Any",
     "LayerNormV3", "Convolution", "Convolution undivided", "MaxPool3D", "GridSampler2D", "StandardNormal",
-    "StandardNormal undivided", "FillScalar", "FillTensor", "Randn",
+    "StandardNormal undivided", "FillScalar", "FillTensor", "Randn", "FillV2", "LinSpace", "Cdist", "Conv2DBackpropInput",
 )  # fmt: skip
 
 
@@ -47,6 +47,8 @@ UNDISTRIBUTED = (
     "Dropout2D",
     "ArgSort",
     "KLDiv",
+    "MirrorPad",
+    "Conv3DTranspose",
 )
 """Operators whose strategy MindSpore ignores."""
 

@@ -36,6 +36,12 @@ from tests.ops.views import make
         (make("GatherD", "float16[4, 8], int32[4, 2] -> float16[4, 2]", 1), ("d0", "d1")),
         (make("TopK", "float16[4, 8] -> float16[4, 2], int32[4, 2]", 2), ("d0",)),
         (make("GatherNd", "float32[16, 8], int32[4, 6, 1] -> float32[4, 6, 8]"), ("i0", "i1")),
+        (make("Cdist", "float32[4, 6, 8], float32[4, 2, 8] -> float32[4, 6, 2]", p=2.0), ("b0", "m", "n")),
+        (make("Conv2DBackpropInput", "float32[4, 8, 6, 6], float32[8, 6, 3, 3] -> float32[4, 6, 6, 6]", group=1),
+         ("n", "o", "i")),
+        (make("FillV2", "int64[2], float32[] -> float32[4, 8]"), ("d0", "d1")),
+        (make("LinSpace", "float32[], float32[] -> float32[8]", 8), ("d0",)),
+        (make("MirrorPad", "float32[4, 8], int64[2, 2] -> float32[4, 10]", mode="REFLECT"), ("d0",)),
         (make("UnsortedSegmentSum", "float32[4, 6, 8], int32[4, 6] -> float32[5, 8]", 5), ("e0", "e1", "w0")),
         (make("TensorScatterAdd", "float32[16, 8], int32[4, 1], float32[4, 8] -> float32[16, 8]"), ("d1",)),
         (make("RotaryPositionEmbedding", "float16[4, 2, 8, 16], float16[1, 1, 8, 16], float16[1, 1, 8, 16]"

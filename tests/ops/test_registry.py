@@ -86,6 +86,19 @@ def test_all_unknown_operators_are_named_at_once():
         require_known(graph_of("Strange", "ReLU", "Odd", "Strange"))
 
 
+@pytest.mark.parametrize(
+    ("name", "instead"),
+    [
+        ("InstanceNorm", "nn.GroupNorm"),
+        ("ExtractImagePatches", "mint.nn.Unfold"),
+        ("InplaceBernoulliScalar", "nn.Dropout2d"),
+    ],
+)
+def test_what_computes_the_same_is_named(name, instead):
+    with pytest.raises(UnknownOperatorError, match=f"has no signature.*Write {instead}"):
+        require_known(graph_of(name))
+
+
 def test_an_output_that_no_rule_gives_is_not_read():
     kind = TensorType((8, 4), "float32")
     ops = (

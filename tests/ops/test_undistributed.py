@@ -3,13 +3,16 @@
 import pytest
 
 from ms_symtensor.errors import InvalidStrategyError
+from ms_symtensor.ops.instead import INSTEAD
 from ms_symtensor.ops.placement import OpStrategy, place
 from ms_symtensor.ops.quirks import UNDISTRIBUTED
 from ms_symtensor.ops.registry import signature
 from ms_symtensor.ops.rule import rule
-from ms_symtensor.program.meanings import default_strategy
+from ms_symtensor.program.meanings import default_strategy, remedy
 from tests.ops.views import make
 
+_OF_CHANNELS = ", ".join(["float32[8]"] * 4)
+_NORMALISED = f"float32[16, 8, 32], {_OF_CHANNELS} -> float32[16, 8, 32], {_OF_CHANNELS}"
 SPOILT = "no distributed {}.*cuts the first dim of its first input alone"
 
 
@@ -53,6 +56,34 @@ def test_what_would_give_another_result_is_refused(op):
     assert default_strategy(op, sig, 3).inputs[0] == (1, 1)  # three devices divide nothing here
 
 
+@pytest.mark.parametrize(
+    ("name", "instead"), [("Atan2Ext", "write ops.Atan2"), ("ClampTensor", "write ops.Minimum and ops.Maximum")]
+)
+def test_what_is_distributed_is_named_in_its_place(name, instead):
+    op = make(name, "float32[16, 32], float32[16, 32] -> float32[16, 32]")
+    with pytest.raises(InvalidStrategyError, match=instead):
+        place(op, signature(op), default_strategy(op, signature(op), 8), 8)
+
+
+@pytest.mark.parametrize(
+    ("op", "made"),
+    [
+        (make("ReverseV2", "float32[16, 32] -> float32[16, 32]", axis=(0,)), "ops.ReverseV2"),
+        (make("Cdist", "float32[8, 16, 32], float32[8, 4, 32] -> float32[8, 16, 4]", p=2.0), "ops.Cdist"),
+        (make("SortExt", "float32[16, 32] -> float32[16, 32], int64[16, 32]", 0, False, False), r"ops.Sort\("),
+    ],
+    ids=lambda value: value.type if hasattr(value, "type") else "",
+)
+def test_what_mindspore_rejects_without_a_strategy_is_to_be_a_primitive(op, made):
+    with pytest.raises(InvalidStrategyError, match=f"without a strategy of its own: make it a primitive .* = {made}"):
+        default_strategy(op, signature(op), 8)
+
+
+@pytest.mark.parametrize("name", ["SumExt", "MeanExt", "Max"])
+def test_a_class_that_is_named_is_there(name):
+    assert f"ops.{INSTEAD[name][0]}(" in remedy(name)
+
+
 def test_a_loss_of_every_element_is_told_to_reduce():
     op = make("SmoothL1Loss", "float32[16, 32], float32[16, 32] -> float32[16, 32]", 1.0, 0)
     with pytest.raises(InvalidStrategyError, match=r"let it reduce \(reduction='mean' or 'sum'\)"):
@@ -75,6 +106,8 @@ def test_a_loss_that_is_one_number_is_computed_by_every_device():
         (make("Select", "bool[16, 8], float32[16, 8], float32[] -> float32[16, 8]"), "ops.masked_fill"),
         (make("Transpose", "float32[16, 4, 8] -> float32[16, 8, 4]", (0, -1, 1)), r"write \(0, 2, 1\) for \(0, -1, 1\)"),
         (make("PowScalarTensor", "float32[16, 8] -> float32[16, 8]", 2.0), "ops.pow"),
+        (make("BatchNorm", _NORMALISED), "use mint.nn.BatchNorm1d"),
+        (make("PadV3", "float32[16, 8] -> float32[16, 10]", (1, 1), mode="reflect"), "use mint.nn.functional.pad"),
         (make("SparseSoftmaxCrossEntropyWithLogits", "float32[16, 8], int32[16] -> float32[]"), "use nn.CrossEntropyLoss"),
     ],
     ids=lambda value: value.type if hasattr(value, "type") else "",

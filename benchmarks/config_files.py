@@ -82,7 +82,7 @@ _GROUPED = {"head_dim": 128, "num_key_value_heads": 8}
 _PLAIN = """smollm3 ernie4_5 qwen2_vl qwen3_vl qwen3_vl_moe qwen2_moe gemma olmo2 olmoe ministral3 mistral4 cwm iquestcoder
     exaone exaone4 exaone_moe helium youtu hy_v3 paddleocr_vl qwen2_5_omni_thinker glm4v glm_ocr olmo hyperclovax minicpm3
     cohere cohere2 stablelm starcoder2 phi persimmon gpt_neox arcee jais2 flex_olmo mellum solar_open sarvam_moe sarvam_mla
-    afmoe granite_swa vaultgemma glm4_moe_lite deepseek_v32 glm_moe_dsa qwen3_next qwen3_5 qwen3_5_moe bamba nemotron_h
+    afmoe apertus granite_swa vaultgemma glm4_moe_lite deepseek_v32 glm_moe_dsa qwen3_next qwen3_5 qwen3_5_moe bamba nemotron_h
     mamba2"""
 GIVEN: Mapping[str, dict[str, Any]] = {kind: {} for kind in _PLAIN.split()} | {
     "ministral": _GROUPED, "hunyuan_v1_dense": _GROUPED, "hunyuan_vl": _GROUPED, "nemotron": {"num_key_value_heads": 8},

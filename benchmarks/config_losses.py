@@ -99,7 +99,8 @@ TINY: Mapping[str, dict[str, Any]] = {
     "mamba2": {"num_heads": 8, "head_dim": 8, "state_size": 6, "n_groups": 2, "chunk_size": 4},
     "minicpm3": _MLA | {"dim_model_base": 16}, "cohere": {}, "cohere2": _WINDOW,
     "stablelm": {"use_qkv_bias": True, "use_parallel_residual": True, "partial_rotary_factor": 0.5}, "starcoder2": {}, "phi": {},
-    "persimmon": {}, "gpt_neox": {"hidden_act": "gelu_new", "rotary_pct": 0.5}, "nemotron": {}, "arcee": _HEADS, "jais2": _HEADS,
+    "persimmon": {}, "gpt_neox": {"hidden_act": "gelu_new", "rotary_pct": 0.5}, "nemotron": {}, "arcee": _HEADS,
+    "apertus": _PLAIN, "jais2": _HEADS,
     "falcon": {"activation": "gelu_new", "new_decoder_architecture": True, "num_kv_heads": 2},
     "bloom": {"num_attention_heads": 6, "hidden_size": 48},
     "gpt2": _GPT2, "gpt_bigcode": _GPT2, "opt": {"dropout": 0.0, "ffn_dim": 48, "word_embed_proj_dim": 32},
@@ -239,10 +240,10 @@ _NORMS = {
     r"(self_attn|attention)\.(k_norm|key_layernorm|k_layernorm)": "attention.key_norm",
     r"self_attn\.kv_a_layernorm": "attention.key_value_norm", r"indexer\.k_norm": "attention.indexer.key_norm",
     r"linear_attn\.(o_)?norm": "attention.core.norm", r"mamba\.norm": "attention.norm", "pre_ff_layernorm": "feed_forward_norm",
-    r"input_layernorm|ln_1|ln_attn|self_attn_layer_norm": "attention_norm",
+    r"input_layernorm|attention_layernorm|ln_1|ln_attn|self_attn_layer_norm": "attention_norm",
     r"post_self_attn_layernorm|post_norm1": "attended_norm",
     r"post_mlp_layernorm|post_norm2|post_feedforward_layernorm": "fed_forward_norm",
-    r"ln_2|ln_mlp|final_layer_norm|pre_feedforward_layernorm|pre_mlp_layernorm": "feed_forward_norm",
+    r"ln_2|ln_mlp|final_layer_norm|pre_feedforward_layernorm|pre_mlp_layernorm|feedforward_layernorm": "feed_forward_norm",
 }  # fmt: skip
 _LINEAR = {
     r"q_proj": "attention.query", r"k_proj": "attention.key", r"v_proj": "attention.value",
@@ -258,11 +259,12 @@ _LINEAR = {
 
 
 def renamed(kind: str, config: TransformerConfig, model: Any) -> Iterator[tuple[str, Array]]:
-    """The weights of a class under the names of the zoo."""
+    """The weights of a class under the names of the zoo; constants of an activation have none."""
     turned = {f"{name}.weight" for name, part in model.named_modules() if type(part).__name__ == "Conv1D"}
     of_norms = {name for name, part in model.named_modules() if "norm" in type(part).__name__.lower()}
     of_norms |= {name.replace("self_attn.o_norm", "linear_attn.o_norm") for name in of_norms}
     state = dict(model.state_dict()) | {name: value for name, value in model.named_buffers() if "correction" in name}
+    state = {name: value for name, value in state.items() if not name.endswith(("act_fn.beta", "act_fn.eps"))}
     for name, tensor in _joined(config, state).items():
         value = tensor.detach().numpy().astype(np.float64)
         owner, _, what = name.rpartition(".")
@@ -303,6 +305,9 @@ def _of_block(kind: str, config: TransformerConfig, name: str, what: str, value:
         return
     if name.startswith("mamba"):
         yield from _of_state_space(config, leaf, what, value)
+        return
+    if leaf in ("alpha_p", "alpha_n"):
+        yield f"feed_forward.xielu.{'positive' if leaf == 'alpha_p' else 'negative'}", value
         return
     if value.ndim == 3 or leaf in ("sinks", "gate_up_proj_bias", "down_proj_bias") or _corrects(leaf):
         yield from _of_experts(kind, leaf, value)

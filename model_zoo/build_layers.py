@@ -208,5 +208,24 @@ class Layers(Operators):
         name = self.config.activation
         if name == "gelu":
             return self.unary("GeLU", "gelu", x)
+        if name == "xielu":
+            return self.xielu(x)
         x = self.unary("ReLU", "relu", x)
         return self.unary("Square", "square", x) if name == "relu2" else x
+
+    def xielu(self, x: Value) -> Value:
+        c = self.config
+        with self.emit.cell("xielu", "Xielu"):
+            positive, negative = (self.weight(name, (1,), c.trains_base) for name in ("positive", "negative"))
+            above = self.unary("ReLU", "relu", x)
+            below = self.binary("Sub", "below", x, above)
+            positive = self.cast(
+                "cast_positive", self.unary("Softplus", "softplus_positive", positive), c.compute_dtype
+            )
+            negative = self.unary("Softplus", "softplus_negative", negative)
+            negative = self.binary("Add", "add_least", negative, self.table((), negative.dtype))
+            negative = self.cast("cast_negative", negative, c.compute_dtype)
+            y = self.binary("Mul", "mul_positive", self.unary("Square", "square", above), positive)
+            falling = self.binary("Sub", "sub", self.unary("Expm1", "expm1", below), below)
+            y = self.binary("Add", "add_negative", y, self.binary("Mul", "mul_negative", falling, negative))
+            return self.binary("Add", "add_half", y, self.binary("Mul", "mul_half", x, self.table((), x.dtype)))

@@ -9,7 +9,7 @@ from model_zoo.phase import EIGHT_BITS, Phase
 from ms_symtensor.errors import InputError
 
 Norm = Literal["rms_norm", "layer_norm", "layer_norm_no_bias", "layer_norm_no_weight"]
-Activation = Literal["swiglu", "geglu", "gelu", "relu", "relu2"]
+Activation = Literal["swiglu", "geglu", "gelu", "relu", "relu2", "xielu"]
 QkNorm = Literal["head", "projection", "rotated", "rotated_head"]
 BranchNorm = Literal["before", "after", "both", "beside", "shared"]
 Position = Literal["rotary", "learned", "distance"]
@@ -25,6 +25,8 @@ Network = Literal["RotaryDecoder", "SecondTokenDecoder", "LearnedPositionDecoder
 COMPUTE_DTYPES = ("bfloat16", "float16", "float32")
 MOST_LAYERS = 1024
 """More than the 1,000 of DeepNet (arXiv:2203.00555); planned in half a minute and 0.6 GB (empirical)."""
+MOST_TOKENS = 1 << 40
+"""Of a step; all that the largest networks were trained on is some 2^45. Bytes are still numbers of 64 bits (empirical)."""
 DEFAULT_SEQ_LENGTH = 4096
 LORA_ALPHA = 16.0
 """Of adapters whose rank alone is given: that of QLoRA (arXiv:2305.14314, appendix B.2). No size or time depends on it."""
@@ -281,6 +283,11 @@ class TransformerConfig:
             raise InputError(
                 f"{self.name}: num_layers is {self.num_layers}; it must be at most {MOST_LAYERS}: the graph holds every block,"
                 " and the deepest transformer that was published has 1,000 (DeepNet, arXiv:2203.00555)"
+            )
+        if self.batch_size * self.seq_length > MOST_TOKENS:
+            raise InputError(
+                f"{self.name}: batch_size {self.batch_size} times seq_length {self.seq_length} is more than {MOST_TOKENS}"
+                " tokens of a step: give a smaller one"
             )
         if self.num_heads % self.n_kv_heads:
             raise InputError(f"{self.name}: {self.num_heads} heads do not divide by {self.n_kv_heads} key-value heads")

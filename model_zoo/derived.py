@@ -267,11 +267,13 @@ def qk_norm(facts: Mapping[str, Any]) -> Any:
 
 
 def activation(facts: Mapping[str, Any]) -> str:
-    """The form of the feed-forward. Errors: InputError for one that the zoo has not."""
+    """The form of the feed-forward. Errors: InputError for one that the zoo has not, or not of experts."""
     name, gated = facts.get("activation") or "silu", facts.get("gated", True)
     known = ACTIVATIONS if gated else UNGATED
     if name not in known:
         raise InputError(f"hidden_act {name!r}: the zoo's {'' if gated else 'un'}gated one knows {', '.join(known)}")
+    if name == "xielu" and facts.get("experts.number"):
+        raise InputError("hidden_act 'xielu': the zoo's experts have no activation with weights")
     return known[name]
 
 

@@ -86,7 +86,9 @@ STATE_SPACE_KEYS: dict[str, str] = {
 ACTIVATIONS = {"silu": "swiglu", "swish": "swiglu", "gelu_pytorch_tanh": "geglu", "gelu_new": "geglu", "gelu": "geglu"}
 """The gated feed-forward of an activation. Both forms of gelu cost the same; the network computes the tanh form."""
 
-UNGATED = {"gelu_pytorch_tanh": "gelu", "gelu_new": "gelu", "gelu": "gelu", "relu": "relu", "relu2": "relu2"}
+UNGATED = dict.fromkeys(("gelu_pytorch_tanh", "gelu_new", "gelu"), "gelu") | {
+    name: name for name in ("relu", "relu2", "xielu")
+}
 """The feed-forward of two layers of an activation."""
 
 _LACKING: Mapping[str, str] = {
@@ -230,7 +232,6 @@ _REFUSED: Mapping[str, str] = {
     "blocks that share weights": "zamba2",
     "convolutions between blocks of attention": "lfm2 lfm2_moe",
     "ALiBi": "mpt",
-    "an activation with weights": "apertus",
     "gates of a head's whole output": "laguna",
     "embeddings in every block": "gemma3n gemma4",
     "numbers of heads that differ from block to block": "mimo_v2_flash step3p5",
@@ -430,6 +431,9 @@ FAMILIES: Mapping[str, Family] = {  # the text network of a multimodal one has i
         fixed=_LAYER_NORM | {"gated": False}, silent={"rotated_share": 0.5, "activation": "relu2"},
     ),
     "arcee": Family(fixed={"gated": False}, silent={"activation": "relu2"}),
+    "apertus": Family(
+        fixed=_HEAD_NORM | {"gated": False}, silent={"activation": "xielu", "rotary_base": 1.2e7}
+    ),
     "jais2": Family(
         fixed=_LAYER_NORM | {"gated": False}, silent={"activation": "relu2", "attention_bias": True, "mlp_bias": True}
     ),

@@ -419,15 +419,46 @@ class GatedFeedForward(nn.Cell):
         return self.down(self.mul(gate, self.up(x)))
 
 
+class Xielu(nn.Cell):
+    """Element by element a max(x, 0)^2 + b (e^m - 1 - m) + x / 2 with m = min(x, 0) (arXiv:2411.13010). Of two learned numbers p
+    and q [1] a is softplus(p), and b is 1/2 + softplus(q).
+    """
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__()
+        self.compute_dtype = dtype_of(config.compute_dtype)
+        self.positive = weight((1,), config, "zeros", trains=config.trains_base)
+        self.negative = weight((1,), config, "zeros", trains=config.trains_base)
+        self.half, self.least = Tensor(0.5, self.compute_dtype), Tensor(0.5, self.positive.dtype)
+        self.softplus_positive, self.softplus_negative, self.add_least = ops.Softplus(), ops.Softplus(), ops.Add()
+        self.cast_positive, self.cast_negative = ops.Cast(), ops.Cast()
+        self.relu, self.square, self.mul_positive = ops.ReLU(), ops.Square(), ops.Mul()
+        self.below, self.expm1, self.sub, self.mul_negative = ops.Sub(), ops.Expm1(), ops.Sub(), ops.Mul()
+        self.add_negative, self.mul_half, self.add_half = ops.Add(), ops.Mul(), ops.Add()
+
+    def construct(self, x: Tensor) -> Tensor:
+        above = self.relu(x)
+        below = self.below(x, above)
+        positive = self.cast_positive(self.softplus_positive(self.positive), self.compute_dtype)
+        negative = self.add_least(self.softplus_negative(self.negative), self.least)
+        negative = self.cast_negative(negative, self.compute_dtype)
+        y = self.mul_positive(self.square(above), positive)
+        y = self.add_negative(y, self.mul_negative(self.sub(self.expm1(below), below), negative))
+        return self.add_half(y, self.mul_half(x, self.half))
+
+
 class Activated(nn.Cell):
-    """A cell that applies the activation of feed-forwards without a gate: gelu, relu or the square of relu."""
+    """A cell that applies the activation of feed-forwards without a gate: gelu, relu or the square of relu, xielu."""
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         self.is_gelu, self.is_squared = config.activation == "gelu", config.activation == "relu2"
+        self.is_xielu = config.activation == "xielu"
         if config.is_gated:
             return
-        if self.is_gelu:
+        if self.is_xielu:
+            self.xielu = Xielu(config)
+        elif self.is_gelu:
             self.gelu = ops.GeLU()
         else:
             self.relu = ops.ReLU()
@@ -436,12 +467,14 @@ class Activated(nn.Cell):
 
     def activated(self, x: Tensor) -> Tensor:
         """The activation of x, element by element."""
+        if self.is_xielu:
+            return self.xielu(x)
         x = self.gelu(x) if self.is_gelu else self.relu(x)
         return self.square(x) if self.is_squared else x
 
 
 class FeedForward(Activated):
-    """down(gelu(up(x))) of some `width`, as in GPT-2 and BERT; relu (OPT) or its square (Nemotron) instead of gelu."""
+    """down(gelu(up(x))) of some `width`, as in GPT-2 and BERT; relu (OPT), its square (Nemotron) or xielu (Apertus) for gelu."""
 
     def __init__(self, config: TransformerConfig, width: int) -> None:
         super().__init__(config)

@@ -120,6 +120,7 @@ SILENT: Mapping[str, Mapping[str, Any]] = {
     "falcon": _SHORT | {"norm_epsilon": 1e-5},
     "nemotron": {"norm_epsilon": 1e-5},
     "arcee": {"norm_epsilon": 1e-5},
+    "apertus": {"norm_epsilon": 1e-5},
     "jais2": {"norm_epsilon": 1e-5},
     "gpt2": {"max_position_embeddings": 1024, "norm_epsilon": 1e-5},
     "gpt_bigcode": {"max_position_embeddings": 1024, "norm_epsilon": 1e-5},

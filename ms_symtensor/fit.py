@@ -3,10 +3,9 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ms_symtensor.cluster.topology import Cluster
+from ms_symtensor.cluster.topology import MOST_DEVICES, Cluster
 from ms_symtensor.errors import ImpossibleError, InfeasibleError, InputError, InvalidStrategyError
 from ms_symtensor.models import Model, planned
-from ms_symtensor.search.constraints.checked import MOST_DEVICES
 from ms_symtensor.search.constraints.floor import floor_of
 from ms_symtensor.search.constraints.obstacle import DoesNotFitError, amount
 from ms_symtensor.search.constraints.request import Request

@@ -14,6 +14,9 @@ from ms_symtensor.cluster.device import Device
 from ms_symtensor.cluster.host import Host
 from ms_symtensor.errors import InputError
 
+MOST_DEVICES = 1 << 18
+"""No cluster is larger, and ranks are listed one by one: a million take minutes (empirical)."""
+
 
 class LevelKind(str, Enum):
     """How the members of a level are joined.

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
+from ms_symtensor.cluster.topology import MOST_DEVICES
 from ms_symtensor.errors import InfeasibleError, SymTensorError
-from ms_symtensor.search.constraints.checked import MOST_DEVICES
 from ms_symtensor.search.constraints.floor import Floor
 from ms_symtensor.search.constraints.limits import FREE, SWAP
 from ms_symtensor.search.constraints.obstacle import DoesNotFitError

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from difflib import get_close_matches
 
-from ms_symtensor.cluster.topology import Cluster
+from ms_symtensor.cluster.topology import MOST_DEVICES, Cluster
 from ms_symtensor.errors import InputError
 from ms_symtensor.ops.instead import why_on_the_fly, why_undistributed
 from ms_symtensor.program.meanings import Meanings, cut_by_default, meanings
@@ -12,7 +12,7 @@ from ms_symtensor.program.one_stage import why_no_accumulation, why_one_stage
 from ms_symtensor.search.constraints.arithmetic.check import require_arithmetic
 from ms_symtensor.search.constraints.arithmetic.conditions import forms_groups
 from ms_symtensor.search.constraints.arithmetic.facts import Cuttable, Facts
-from ms_symtensor.search.constraints.checked import MOST_DEVICES
+from ms_symtensor.search.constraints.checked import whole_number
 from ms_symtensor.search.constraints.limits import FREE, LOWEST, Limits, shown
 from ms_symtensor.search.constraints.operator_pins import OperatorPin
 from ms_symtensor.search.constraints.request import Request
@@ -58,6 +58,7 @@ def require_possible(graph: Graph, request: Request, parts: int = 1, whole: str 
 def require_numbers(cluster: Cluster, device_num: int, limits: Limits, batch: int | None = None) -> None:
     """The same of what is known before the network is: its devices, and maybe the samples of its step."""
     require_devices(cluster, device_num)
+    batch = batch if batch is None else whole_number("global_batch_size", batch)
     require_arithmetic(Facts(device_num, cluster.max_ranks, batch=batch), limits)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from model_zoo.config import TransformerConfig
-from ms_symtensor.cluster.topology import Cluster
+from ms_symtensor.cluster.topology import MOST_DEVICES, Cluster
 from ms_symtensor.errors import InputError
 
 WEIGHT_BITS = {"bfloat16": 16, "int8": 8, "int4": 4}
@@ -88,6 +88,10 @@ class Request:
         most = self.cluster.max_ranks
         if most is not None and self.device_num > most:
             raise InputError(f"cluster {self.cluster.name} has {most} devices, not {self.device_num}: ask for fewer")
+        if self.device_num > MOST_DEVICES:
+            raise InputError(
+                f"device_num is {self.device_num}: instances are on at most {MOST_DEVICES} devices, more than any cluster has"
+            )
 
     @property
     def cache_element_B(self) -> float:

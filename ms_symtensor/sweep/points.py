@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 
+from ms_symtensor.cluster.topology import MOST_DEVICES
 from ms_symtensor.errors import InputError
-from ms_symtensor.search.constraints.checked import MOST_DEVICES
 
 MOST_POINTS = 1000
 """A plan takes seconds."""

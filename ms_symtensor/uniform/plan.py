@@ -151,7 +151,11 @@ def _selection(op: Op) -> Selection | None:
         op.type == "Cast" and op.outputs[0].dtype == "float32" and _NORM.search(op.name)
     ):  # of a Cast, only the name says it
         return Selection.NORM_INPUT
-    if op.primitive in ("silu", "gelu") or (op.primitive == "mul" and cell in ("feed_forward", "experts", "shared")):
+    if (
+        cell == "xielu"
+        or op.primitive in ("silu", "gelu")
+        or (op.primitive == "mul" and cell in ("feed_forward", "experts", "shared"))
+    ):
         return Selection.ACTIVATION
     return None
 

@@ -198,8 +198,14 @@ class Reference:
             gate = _gelu(gate) if self.config.activation == "geglu" else gate / (1.0 + np.exp(-gate))
             return self._linear(f"{name}.down", gate * self._linear(f"{name}.up", x))
         up = self._linear(f"{name}.up", x)
+        if self.config.activation == "xielu":
+            return self._linear(f"{name}.down", self._xielu(f"{name}.xielu", up))
         power = {"relu": 1, "relu2": 2}.get(self.config.activation, 0)
         return self._linear(f"{name}.down", np.maximum(up, 0.0) ** power if power else _gelu(up))
+
+    def _xielu(self, name: str, x: Array) -> Array:
+        rises, falls = (np.log1p(np.exp(self.weights[f"{name}.{part}"])) for part in ("positive", "negative"))
+        return np.where(x > 0, rises * x * x, (falls + 0.5) * (np.exp(np.minimum(x, 0)) - 1 - x)) + 0.5 * x
 
 
 def gated_delta_result(of: Reference, name: str, x: Array) -> Array:

@@ -148,6 +148,9 @@ _PARTS = {
             BlockKind(rotary=False, only="attention"), BlockKind(only="feed_forward"),
         ),
     },
+    "an activation with weights": {
+        "num_layers": 2, "activation": "xielu", "qk_norm": "head",
+    },
     "experts of GPT": {"experts": _EXPERTS, "activation": "gelu", "norm": "layer_norm"},
     "norms without weights": {"norm": "layer_norm_no_weight", "branch_scale": 2.0},
     "keys that an indexer chooses": {

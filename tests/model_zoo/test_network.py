@@ -91,6 +91,7 @@ PARTS = {
         _ROTARY, name="beside", activation="relu2", branch_norm="beside", qk_norm="rotated_head", rotated_size=4,
         linear_bias=True, qkv_bias=True, branch_scale=0.5, logit_scale=0.25,
     ),
+    "an activation with weights": replace(_ROTARY, name="xielu", activation="xielu", qk_norm="head"),
     "branches of one norm without a bias": replace(
         _ROTARY, name="shared", norm="layer_norm_no_bias", activation="relu", branch_norm="shared", tied_embeddings=True,
     ),

@@ -3,8 +3,8 @@
 import pytest
 
 from ms_symtensor.cluster.load import load
+from ms_symtensor.cluster.topology import MOST_DEVICES
 from ms_symtensor.errors import InfeasibleError, InvalidStrategyError
-from ms_symtensor.search.constraints.checked import MOST_DEVICES
 from ms_symtensor.search.constraints.floor import Floor
 from ms_symtensor.search.constraints.limits import Limits
 from ms_symtensor.search.constraints.obstacle import DoesNotFitError, Obstacle

@@ -235,6 +235,8 @@ def test_what_cannot_be_is_said():
     state_space = replace(dimensions_of("llama3_8b"), state_space=StateSpaceSizes(128, 64, 1, 128))
     with pytest.raises(InputError, match="states of state-space layers have no price in serving"):
         request_for(state_space)
+    with pytest.raises(InputError, match="at most 262144 devices, more than any cluster has"):
+        request_for("llama3_8b", devices=10**30)
     with pytest.raises(InputError, match="positions"):
         request_for("llama2_7b", tokens=(4000, 4000, 1000))
     with pytest.raises(InputError, match="NAME=N"):

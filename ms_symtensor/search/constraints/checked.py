@@ -8,9 +8,6 @@ from numbers import Integral
 from ms_symtensor.errors import InputError
 from ms_symtensor.tensor.graph import Graph
 
-MOST_DEVICES = 1 << 18
-"""No cluster is larger, and ranks are listed one by one: a million take minutes (empirical)."""
-
 
 def whole_number(name: str, value: object) -> int:
     """The positive whole number `value`."""

@@ -17,7 +17,7 @@ def unsayable(config: TransformerConfig) -> str:
     checks = (
         (not config.causal, "it trains decoders"),
         (config.lora, "adapters are told by options of their own"),
-        (config.activation not in ("swiglu", "gelu"), "a gate through GELU, and ReLU, have no option"),
+        (config.activation not in ("swiglu", "gelu"), "a gate through GELU, ReLU and xIELU have no option"),
         (config.is_parallel, "attention beside the feed-forward has no option"),
         (config.branch_norm != "before", "norms behind attention and feed-forward have no option"),
         (config.norm.startswith("layer_norm_"), "a LayerNorm without a bias or a weight has no option"),

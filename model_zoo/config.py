@@ -25,8 +25,9 @@ Network = Literal["RotaryDecoder", "SecondTokenDecoder", "LearnedPositionDecoder
 COMPUTE_DTYPES = ("bfloat16", "float16", "float32")
 MOST_LAYERS = 1024
 """More than the 1,000 of DeepNet (arXiv:2203.00555); planned in half a minute and 0.6 GB (empirical)."""
-MOST_TOKENS = 1 << 40
-"""Of a step; all that the largest networks were trained on is some 2^45. Bytes are still numbers of 64 bits (empirical)."""
+MOST_TOKENS = 1 << 34
+"""Of a step; Llama 3 405B took at most 2^24 (arXiv:2407.21783, 3.4.1). Bytes are still numbers of 64 bits, and micro-batches
+few enough to be listed (empirical)."""
 DEFAULT_SEQ_LENGTH = 4096
 LORA_ALPHA = 16.0
 """Of adapters whose rank alone is given: that of QLoRA (arXiv:2305.14314, appendix B.2). No size or time depends on it."""

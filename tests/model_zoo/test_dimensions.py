@@ -52,7 +52,7 @@ def test_more_layers_than_any_network_has_are_refused() -> None:
 
 def test_more_tokens_than_numbers_of_64_bits_count_are_refused() -> None:
     with pytest.raises(
-        InputError, match=r"batch_size 16 times seq_length 100000000000000000000 is more than 1099511627776 tokens"
+        InputError, match=r"batch_size 16 times seq_length 100000000000000000000 is more than 17179869184 tokens"
     ):
         dimensions_of("llama2_7b", seq_length=10**20)
 

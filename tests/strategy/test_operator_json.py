@@ -15,6 +15,8 @@ from ms_symtensor.strategy.operator_json import (
     training_scope,
 )
 from ms_symtensor.strategy.stages import pipeline_stages
+from ms_symtensor.targets.exporter import CannotSayError, Planned
+from ms_symtensor.targets.formats.operator_strategy import EXPORTER
 
 
 @pytest.fixture(scope="module")
@@ -98,3 +100,10 @@ def test_there_is_no_file_for_interleaved_stages():
     stages, pipeline = pipeline_stages(graph, (1, 1, 1, 1), [plan.strategies] * 2, plan.settings, 4, interleave=2)
     with pytest.raises(InputError, match="no file for interleaved stages"):
         pipeline_operator_strategy(graph, replace(plan, stages=stages, pipeline=pipeline))
+
+
+def test_there_is_no_file_for_more_micro_batches_than_can_be_listed(written):
+    graph, plan, _ = written
+    stages, pipeline = pipeline_stages(graph, (2,), [plan.strategies], plan.settings, 1 << 20)
+    with pytest.raises(CannotSayError, match="operators of every micro-batch, and there are 1048576, more than 4096"):
+        EXPORTER.files(Planned(replace(plan, stages=stages, pipeline=pipeline), graph, ()))

@@ -1,9 +1,8 @@
 """Bytes of an instance on its fullest device: weights, cache of a token, buffers of a step."""
 
 import math
-from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from model_zoo.config import BlockKind, TransformerConfig
 from ms_symtensor.cost.step import HCCL_BUFFER_B
@@ -78,19 +77,18 @@ def slots(config: TransformerConfig, one: Strategy) -> int:
     return -(-config.experts.number // one.ep) if config.experts is not None else 0
 
 
-def layers_of(config: TransformerConfig, one: Strategy) -> Mapping[BlockKind, float]:
+def layers_of(request: Request, one: Strategy) -> Mapping[BlockKind, float]:
     """How many layers of a stage are of each kind; stages are as full as the fullest."""
-    kinds = config.kinds or tuple(config.kind(layer) for layer in range(config.num_layers))
-    full = math.ceil(config.num_layers / one.pp) / config.num_layers
-    counts = Counter(replace(kind, rotary=True, rotary_base=0.0) for kind in kinds)
-    return {kind: count * full for kind, count in counts.items()}
+    layers = request.config.num_layers
+    full = math.ceil(layers / one.pp) / layers
+    return {kind: count * full for kind, count in request.layers_of_kinds.items()}
 
 
 def weights_B(request: Request, one: Strategy) -> int:
     """Bytes of the weights on a device of the last stage, or of the first, which have a table each (both, where they are one)."""
     config, per = request.config, weights_of(request.config, one)
     layers, whole = 0.0, per.table * (1 if config.tied_embeddings or one.pp > 1 else 2)
-    for kind, count in layers_of(config, one).items():
+    for kind, count in layers_of(request, one).items():
         chooses = not kind.shares_choice
         layers += count * (per.linear if kind.linear else per.attention + chooses * per.indexer)
         layers += count * (slots(config, one) * per.expert + per.shared if kind.experts else per.dense)
@@ -112,13 +110,13 @@ def cache_B(request: Request, one: Strategy) -> int:
         return math.ceil(held_B(request, one, whole) / whole)
     block = block_tokens(request, one)
     block_B = block * key_value_B(request, one) + state_B(request, one)[1]
-    blocks = sum(n * (1 if kind.linear else whole / block) for kind, n in layers_of(request.config, one).items())
+    blocks = sum(n * (1 if kind.linear else whole / block) for kind, n in layers_of(request, one).items())
     return math.ceil(blocks * block_B / whole)
 
 
 def held_B(request: Request, one: Strategy, tokens: float) -> float:
     """Bytes of what so many tokens of one request leave on a device, in all layers of a stage."""
-    return sum(n * layer_B(request, one, kind, tokens) for kind, n in layers_of(request.config, one).items())
+    return sum(n * layer_B(request, one, kind, tokens) for kind, n in layers_of(request, one).items())
 
 
 def layer_B(request: Request, one: Strategy, kind: BlockKind, tokens: float) -> float:

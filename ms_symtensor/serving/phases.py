@@ -111,7 +111,7 @@ def passes_of(request: Request, one: Strategy, step: Step, rows: Array) -> Passe
         for name, time in layer.parts.items():
             parts[name] = parts.get(name, 0.0) + count * time
 
-    layers = layers_of(request.config, one)
+    layers = layers_of(request, one)
     attentions = {kind: replace(kind, experts=False) for kind in layers}
     for one_kind in dict.fromkeys(attentions.values()):
         count = sum(number for kind, number in layers.items() if attentions[kind] == one_kind)

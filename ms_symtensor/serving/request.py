@@ -2,10 +2,12 @@
 
 import math
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
-from model_zoo.config import TransformerConfig
+from model_zoo.config import BlockKind, TransformerConfig
 from ms_symtensor.cluster.topology import MOST_DEVICES, Cluster
 from ms_symtensor.errors import InputError
 
@@ -92,6 +94,13 @@ class Request:
             raise InputError(
                 f"device_num is {self.device_num}: instances are on at most {MOST_DEVICES} devices, more than any cluster has"
             )
+
+    @cached_property
+    def layers_of_kinds(self) -> Mapping[BlockKind, int]:
+        """How many layers are of each kind, whatever their rotation."""
+        config = self.config
+        kinds = config.kinds or tuple(config.kind(layer) for layer in range(config.num_layers))
+        return Counter(replace(kind, rotary=True, rotary_base=0.0) for kind in kinds)
 
     @property
     def cache_element_B(self) -> float:

@@ -4,6 +4,7 @@ One engine for both (`mixed`): in the time of a request's output the prefills of
 (`split`): the slower kind decides, and the devices are shared out so that neither waits. Both in turns: `turns`.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -114,15 +115,7 @@ def _split(request: Request, priced: Priced, top: int) -> list[Deployment]:
         if request.ttft_s is not None and first.latency_s + sent_s > request.ttft_s:
             continue
         for step in steps:
-            size, other = first.strategy.device_num, step.strategy.device_num
-            best = (0.0, 0, 0)
-            for count in range(1, (request.device_num - other) // size + 1):
-                most = (request.device_num - count * size) // other
-                rate = min(count * first.requests_per_s, most * step.requests_per_s)
-                needed = max(1, min(most, -int(-rate // step.requests_per_s)))  # no more than keep up
-                if rate > best[0] * (1 + 1e-9):
-                    best = (rate, count, needed)
-            rate, count, needed = best
+            rate, count, needed = _numbers(first, step, request.device_num)
             if count:
                 pair = replace(first, count=count), replace(step, count=needed)
                 found.append(deployment_of(request, SPLIT, pair, rate, first.latency_s + sent_s, step.latency_s))
@@ -131,6 +124,27 @@ def _split(request: Request, priced: Priced, top: int) -> list[Deployment]:
 
 
 _OF_MODE = {MIXED: _mixed, SPLIT: _split, TURNS: in_turns}
+
+
+def _numbers(first: Instance, step: Instance, device_num: int) -> tuple[float, int, int]:
+    """The requests a second of the best numbers of both, and these; 0 where there is no room.
+
+    The more there are of the first, the more requests they take in, and the fewer of the second are left: the best number is the
+    last one that these keep up with, or the next.
+    """
+    size, other = first.strategy.device_num, step.strategy.device_num
+
+    def left(count: int) -> int:
+        return (device_num - count * size) // other
+
+    counts = range(1, (device_num - other) // size + 1)
+    kept = bisect_left(counts, True, key=lambda n: n * first.requests_per_s > left(n) * step.requests_per_s)
+    best = (0.0, 0, 0)
+    for count in counts[max(kept - 1, 0) : kept + 1]:
+        rate = min(count * first.requests_per_s, left(count) * step.requests_per_s)
+        needed = max(1, min(left(count), -int(-rate // step.requests_per_s)))  # no more than keep up
+        best = (rate, count, needed) if rate > best[0] * (1 + 1e-9) else best
+    return best
 
 
 def _best_of_sizes(request: Request, phase: str, priced: Priced) -> list[Instance]:

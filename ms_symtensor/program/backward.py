@@ -5,6 +5,7 @@ AllReduce's gradient is AllReduce, AllGather's ReduceScatter, ReduceScatter's Al
 communication, and every parameter's gradient is summed over the copies of its slice at the end.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -13,7 +14,7 @@ from ms_symtensor.program.forward import Forward
 from ms_symtensor.program.gradients import ADDED, PASSED_ON, passes_on
 from ms_symtensor.program.program import Node, ParameterPlacement, Phase, Role
 from ms_symtensor.program.reading import Weight
-from ms_symtensor.program.scratch import scratch
+from ms_symtensor.program.scratch import LOOKED_UP, Scratch, scratch
 from ms_symtensor.program.settings import OptimizerLevel, Settings
 from ms_symtensor.tensor.dtype import size_B
 from ms_symtensor.tensor.graph import TensorType
@@ -170,6 +171,9 @@ class _Differentiator:
             scratch(kind, node.inputs.index(t), inputs, result.shape, is_alone, t in self.half.weights, each_B)
             for t in wanted
         )
+        placement = self.half.placements.get(node.op)
+        if node.kind in LOOKED_UP and placement is not None and placement.partial is not None:
+            beside = Scratch(math.prod(result.shape))
         if beside.elements:
             tensor = TensorType((beside.elements,), result.dtype)
             self.builder.scratch(tensor, reads if beside.read_first else ())

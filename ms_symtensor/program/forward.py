@@ -14,6 +14,7 @@ from ms_symtensor.program.meanings import Meanings, default_strategy
 from ms_symtensor.program.program import ParameterPlacement, Role
 from ms_symtensor.program.reading import Reading, Weight
 from ms_symtensor.program.recomputation import RecomputedWork
+from ms_symtensor.program.scratch import LOOKED_UP
 from ms_symtensor.program.settings import OptimizerLevel, StagePlan
 from ms_symtensor.program.weights import place_parameters, root_of
 from ms_symtensor.tensor.dtype import has_gradients
@@ -207,6 +208,8 @@ class _Writer:
         partial = placement.partial
         combined = -1 if partial is None else partial.output
         made = outputs[combined] if partial is not None else -1
+        if partial is not None and op.type in LOOKED_UP:
+            builder.scratch(types[combined], ())
         if partial is not None:
             outputs[combined] = self._combine(op, placement, partial, made)
         for index, (tensor, layout) in enumerate(zip(outputs, placement.outputs, strict=True)):

@@ -9,7 +9,7 @@ result, but for MatMulExt and a matrix, whose gradient is one product over all r
 import math
 from typing import NamedTuple
 
-TRANSPOSING = frozenset({"MatMulExt", "BatchMatMulExt"})
+TRANSPOSING = frozenset({"MatMulExt", "BatchMatMulExt", "Mm"})
 """Products that have no flags for transposed operands."""
 
 
@@ -40,8 +40,10 @@ BATCHED = TRANSPOSING | {"BatchMatMul"}
 SUMMED = {"Div": 1, "Maximum": 0, "Minimum": 0, "Mul": 0, "Pow": 1, "RealDiv": 1, "Sub": 1, "SubExt": 1}
 """Operators whose gradient is computed for every element of the result and summed up for an input that was broadcast, from which
 input on. Of others the incoming gradient is summed up."""
-MEANS = frozenset({"ReduceMean", "MeanExt"})
-"""Their incoming gradient is broadcast, and then divided."""
+MEANS = {"ReduceMean": 1, "MeanExt": 1, "VarMean": 2, "StdMean": 2}
+"""Their incoming gradient is broadcast, and then divided: so many tensors of the size of the input lie beside the result."""
+LOOKED_UP = frozenset({"Embedding", "Gather", "SparseGatherV2"})
+"""Where the looked-up dim is cut, a device looks up what it does not hold too, and multiplies it by zero; so in the gradient."""
 
 Shape = tuple[int, ...]
 
@@ -92,8 +94,10 @@ def scratch(
         factors = FACTORS[kind]
         tensors = (factors.alone if is_alone else factors.tensors) + (computed != own)
         return Scratch(tensors * whole + factors.masks * whole // size_B, factors.from_all and is_alone)
+    if kind in MEANS:
+        return Scratch(MEANS[kind] * own)
     # Rows along another dim than the first one are added up along the first, and then transposed.
-    if kind in MEANS or (kind == "Gather" and not position and result != inputs[1] + inputs[0][1:]):
+    if kind == "Gather" and not position and result != inputs[1] + inputs[0][1:]:
         return Scratch(own)
     copied, counted = _transposed_elements(kind, position, inputs, result), 0 if is_weight else own
     elements, place = (copied, counted) if computed == own else (computed + max(copied - counted, 0), computed)

@@ -1,7 +1,7 @@
 """Networks that use a weight in ways in which its gradient may go unsummed. MindSpore reads their source."""
 
 import mindspore as ms
-from mindspore import Parameter, nn, ops
+from mindspore import Parameter, mint, nn, ops
 from mindspore.common.initializer import initializer
 
 ROWS, IN, OUT = 32, 128, 64
@@ -90,6 +90,22 @@ class Sliced(nn.Cell):
 
     def construct(self, x):
         return self.sum(self.exp(self.cut(self.matmul(x, self.w), (0, 0), (x.shape[0], 64))))
+
+
+class Rated(nn.Cell):
+    """Vectors looked up in a table whose rows lie on several devices."""
+
+    def __init__(self, gather):
+        super().__init__()
+        self.table = Parameter(initializer("zeros", (64, 256), ms.float32), name="table")
+        self.cast, self.gather = ops.Cast(), gather
+
+    def construct(self, x):
+        ids = self.cast(x, ms.int32)
+        found = (
+            mint.nn.functional.embedding(ids, self.table) if self.gather is None else self.gather(self.table, ids, 0)
+        )
+        return (found**2).mean()
 
 
 class Functions(nn.Cell):

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from numbers import Integral
 
 from ms_symtensor.errors import InputError
-from ms_symtensor.tensor.graph import Graph
+from ms_symtensor.tensor.graph import Graph, InputRef, OpOutput, Source
+
+_IN_ORDER = frozenset({"Cast", "ExpandDims", "PadV3", "MirrorPad", "Reshape"})
 
 
 def whole_number(name: str, value: object) -> int:
@@ -38,12 +40,23 @@ def named(name: str, value: object) -> Mapping[str, object]:
 
 
 def batch_and_sequence(graph: Graph) -> tuple[int, int]:
-    """The first dim of the first input, and the second where that is tokens: of ids, and of one vector for each; else 1."""
+    """The first dim of the first input, and the second where that is tokens: of ids, and of one vector for each, which no
+    convolution takes for channels; else 1.
+    """
     if not graph.inputs:
         return 1, 1
-    _, first = graph.inputs[0]
-    has_tokens = len(first.shape) == 3 or (len(first.shape) == 2 and "int" in first.dtype)
+    name, first = graph.inputs[0]
+    is_vectors = len(first.shape) == 3 and not _is_convolved(graph, InputRef(name))
+    has_tokens = is_vectors or (len(first.shape) == 2 and "int" in first.dtype)
     return first.shape[0] if first.shape else 1, first.shape[1] if has_tokens else 1
+
+
+def _is_convolved(graph: Graph, source: Source) -> bool:
+    """Whether a convolution reads `source`, in which channels come second, or what has its dims in the same order."""
+    return any(
+        user.type.startswith("Conv") or (user.type in _IN_ORDER and _is_convolved(graph, OpOutput(user.name)))
+        for user, _ in graph.users.get(source, ())
+    )
 
 
 def require_size_of(graph: Graph, global_batch_size: int, seq_length: int) -> None:

@@ -2,7 +2,7 @@ import pytest
 
 from ms_symtensor.errors import InputError
 from ms_symtensor.search.constraints.checked import batch_and_sequence, require_size_of
-from ms_symtensor.tensor.graph import Constant, Graph, TensorType
+from ms_symtensor.tensor.graph import Constant, Graph, InputRef, Op, OpOutput, TensorType
 
 TOKENS = TensorType((8, 64), "int32")
 WEIGHTS = TensorType((8, 64), "float32")
@@ -51,3 +51,16 @@ def test_what_the_inputs_cannot_be_is_refused(inputs, batch, sequence, told):
 )
 def test_images_have_no_sequence(tensor, size):
     assert batch_and_sequence(of(tensor)) == size
+
+
+@pytest.mark.parametrize(
+    ("types", "length"), [(("ExpandDims", "Conv2D"), 1), (("Cast", "Conv1DExt"), 1), (("Transpose", "Conv1DExt"), 80)]
+)
+def test_channels_of_a_convolution_are_no_tokens(types, length):
+    """[batch, channels, length] of a wave, and [batch, time, features] that are exchanged before it."""
+    kind, source = TensorType((8, 80, 3000), "float32"), InputRef("x")
+    ops = []
+    for name in types:
+        ops.append(Op(name, name, (source,), (kind,)))
+        source = OpOutput(name)
+    assert batch_and_sequence(Graph("net", (("x", kind),), (), tuple(ops), source)) == (8, length)

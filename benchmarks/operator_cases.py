@@ -476,7 +476,6 @@ CASES: dict[str, Case] = {
     "Embedding of 64-bit indices": Case(
         "gen.Embedding()", "op(p0, p1, None, None, 2.0, False)", _tensors("int64", (16, 8)) + _floats((64, 32))
     ),
-    "SparseGatherV2": Case("ops.SparseGatherV2()", "op(p0, p1, 0)", _floats((64, 32)) + _tensors("int32", (16, 8))),
     "TensorScatterElements": Case(
         "ops.TensorScatterElements(1, 'add')", "op(p0, p1, p2)",
         _floats((9, 32)) + _tensors("int32", (9, 4)) + _floats((9, 4)), ignores_strategy=True,

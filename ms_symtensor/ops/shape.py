@@ -112,9 +112,9 @@ _DIAGONAL = "... a! ... -> {} ... ... 1 | a = dim1 1 0 and dim2 2 1"
 _STRETCHED = "... a. ... -> {} 1... ... 1 ... | a = unlike"
 _FROM_THE_END = "MindSpore partitions no Transpose whose axes count from the end: write (0, 2, 1) for (0, -1, 1)"
 
-
 _OF_NEIGHBOURS = (
-    "MindSpore partitions no PadV3 but with a constant: use mint.nn.functional.pad, or the layer of mint.nn"
+    "MindSpore partitions no PadV3 but with a constant: use mint.nn.functional.pad or the layer of mint.nn, and ops.concat of"
+    " both ends for 'circular'"
 )
 
 

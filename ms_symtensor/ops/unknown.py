@@ -14,7 +14,7 @@ _WAYS_ROUND = {
     "InplaceBernoulliScalar": "nn.Dropout2d or ops.dropout2d for those of mint",
     "ChannelShuffle": "nn.ChannelShuffle",
     "ExtractImagePatches": "mint.nn.Unfold for nn.Unfold",
-    "EmbeddingLookup": "nn.Embedding, or nn.EmbeddingLookup with target='DEVICE'",
+    "EmbeddingLookup": "nn.Embedding for nn.EmbeddingLookup",
     "TripletMarginLoss": "ops.relu(ops.norm(x - same, dim=1) - ops.norm(x - other, dim=1) + margin).mean()",
     "IndexFill": "ops.masked_fill",
     "Bernoulli": "mint.bernoulli",

@@ -42,7 +42,7 @@ SUMMED = {"Div": 1, "Maximum": 0, "Minimum": 0, "Mul": 0, "Pow": 1, "RealDiv": 1
 input on. Of others the incoming gradient is summed up."""
 MEANS = {"ReduceMean": 1, "MeanExt": 1, "VarMean": 2, "StdMean": 2}
 """Their incoming gradient is broadcast, and then divided: so many tensors of the size of the input lie beside the result."""
-LOOKED_UP = frozenset({"Embedding", "Gather", "SparseGatherV2"})
+LOOKED_UP = frozenset({"Embedding", "Gather"})
 """Where the looked-up dim is cut, a device looks up what it does not hold too, and multiplies it by zero; so in the gradient."""
 
 Shape = tuple[int, ...]

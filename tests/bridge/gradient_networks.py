@@ -121,6 +121,17 @@ class Functions(nn.Cell):
         return ((y - y.mean(-1, keep_dims=True)) ** 2).mean()
 
 
+class Multiplied(nn.Cell):
+    """The product over a dim, whose gradient branches on whether there are zeros."""
+
+    def __init__(self):
+        super().__init__()
+        self.w = Parameter(initializer("zeros", (8, 256), ms.float32), name="w")
+
+    def construct(self, x):
+        return mint.prod(ops.matmul(x, self.w), dim=1).mean()
+
+
 class Spread(nn.Cell):
     """The mean over a dim of what is as large as that, and nothing else."""
 

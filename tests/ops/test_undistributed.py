@@ -107,6 +107,8 @@ def test_a_loss_that_is_one_number_is_computed_by_every_device():
         (make("Transpose", "float32[16, 4, 8] -> float32[16, 8, 4]", (0, -1, 1)), r"write \(0, 2, 1\) for \(0, -1, 1\)"),
         (make("PowScalarTensor", "float32[16, 8] -> float32[16, 8]", 2.0), "ops.pow"),
         (make("BatchNorm", _NORMALISED), "use mint.nn.BatchNorm1d"),
+        (make("SparseGatherV2", "float32[64, 32], int32[16] -> float32[16, 32]", 0), "use nn.Embedding for nn.EmbeddingLookup"),
+        (make("Embedding", "int32[16], float32[64, 32] -> float32[16, 32]", 0, None, 2.0, False), "with padding_idx"),
         (make("PadV3", "float32[16, 8] -> float32[16, 10]", (1, 1), mode="reflect"), "use mint.nn.functional.pad"),
         (make("SparseSoftmaxCrossEntropyWithLogits", "float32[16, 8], int32[16] -> float32[]"), "use nn.CrossEntropyLoss"),
     ],

@@ -15,6 +15,7 @@ from ms_symtensor.bridge.compiler.node_graph import Node, NodeGraph
 from ms_symtensor.bridge.compiler.renaming import Renaming
 from ms_symtensor.bridge.compiler.stop_gradient import STAND_IN
 from ms_symtensor.errors import CompilerError
+from ms_symtensor.ops.instead import INSTEAD
 from ms_symtensor.tensor.graph import (
     Attribute,
     Constant,
@@ -151,7 +152,7 @@ class _GraphReader:
         kind = primitive.op_type if primitive is not None else callee
         waiting = _all_of(behind.values())
         if kind in _BRANCHES:
-            raise CompilerError(f"{proto.domain} branches on a tensor: {_no_control_flow}")
+            raise CompilerError(_why_branching(proto.domain))
         if kind == "Partial":
             closure = operands[0]
             if not isinstance(closure, _Closure):
@@ -222,6 +223,15 @@ class _GraphReader:
 
 
 _no_control_flow = "write the network without control flow that depends on tensors"
+
+
+def _why_branching(name: str) -> str:
+    """What to say of an operator called `name` that branches on a tensor."""
+    if gradient := re.search(r"/Grad_(\w+)/", name):
+        _, written = INSTEAD.get(gradient[1], ("", "it with other operators"))
+        return f"MindSpore's gradient of {gradient[1]} branches on a tensor, and cannot be read: write {written}"
+    of_library = "mint's cross_entropy with label_smoothing has some, that of ops none"
+    return f"{name} branches on a tensor: {_no_control_flow} ({of_library})"
 
 
 def _with_renaming(value: _Value, renaming: Renaming) -> _Value:

@@ -43,6 +43,12 @@ def test_peaks_are_those_of_the_compiled_program(make, shape):
     assert compared.predicted_activations_B == pytest.approx(compared.compiled_activations_B, rel=0.08), compared
 
 
+def test_a_gradient_that_branches_is_told_with_what_to_write():
+    found = audit(networks.Multiplied(), ms.Tensor(shape=(512, 8), dtype=ms.float32, init=Zero()), device_num=4).verdict
+    assert not found.accepted
+    assert "gradient of ProdExt branches on a tensor, and cannot be read: write ops.ReduceProd" in found.reason
+
+
 def test_sums_of_gradients_without_a_scope_are_of_the_backward_pass():
     """A chunked recurrence that is recomputed has such: they hold nothing while the forward pass runs."""
     dims = {

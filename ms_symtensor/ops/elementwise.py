@@ -89,7 +89,8 @@ RULES = {
     **undistributed(
         "Divs AddScalar SubScalar FmodScalar MoveTo Complex Real Imag Conj Frac LerpScalar Clone Copy", PLAIN
     ),
-    **undistributed("Exp2", READS_OUTPUT),
+    **undistributed("Exp2 SeLUExt", READS_OUTPUT),
+    **undistributed("CeLU Sinc", READS_BOTH),
     **undistributed("LogAddExp LogAddExp2 Atan2Ext", READS_TWO),
     **undistributed("Addcmul Addcdiv AddcdivExt", "..., ?@..., ?@..., *... -> ..."),
     **undistributed("ClampTensor", "@..., ?@..., ?@... -> ..."),
@@ -97,7 +98,7 @@ RULES = {
     "GLU": rule(_HALF, UNDISTRIBUTED),
     "TrilExt": rule(_TRIANGLE, UNDISTRIBUTED),
     **undistributed(
-        "PowTensorScalar CeLU HSwish MishExt SeLUExt Hardtanh Threshold Sinc Digamma AcosExt AcoshExt AsinExt AsinhExt AtanExt"
+        "PowTensorScalar HSwish MishExt Hardtanh Threshold Digamma AcosExt AcoshExt AsinExt AsinhExt AtanExt"
         " Log2 Log10 Logit Angle XLogYScalarOther ClampMin ClampMax",
         READS_INPUT,
     ),

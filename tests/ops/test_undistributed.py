@@ -121,6 +121,15 @@ def test_what_mindspore_cannot_partition_runs_on_one_device_alone(op, instead):
         place(op, sig, default_strategy(op, sig, 8), 8)
 
 
+@pytest.mark.parametrize(
+    ("name", "inputs", "outputs"), [("CeLU", (0,), (0,)), ("SeLUExt", (), (0,)), ("HSwish", (0,), ())]
+)
+def test_a_gradient_reads_what_mindspore_gives_it(name, inputs, outputs):
+    """As `Grad_CeLU` and the like are compiled."""
+    found = signature(make(name, "float32[16, 32] -> float32[16, 32]"))
+    assert (found.keeps_inputs, found.keeps_outputs) == (inputs, outputs)
+
+
 def test_it_keeps_what_the_rule_says():
     op = make("Any", "float32[16, 32] -> float32[16, 32]")
     assert rule("@... -> ...", UNDISTRIBUTED)(op).keeps_inputs == (0,)

@@ -159,8 +159,10 @@ def dimensions_of(
             )
         config = config.with_layers(range(num_layers))
     if lora is not None:
-        if lora < 1:
-            raise InputError(f"{name}: the rank of lora is {lora}; it must be at least 1")
+        if not 1 <= lora <= config.hidden_size:
+            raise InputError(
+                f"{name}: the rank of lora is {lora}; it must be at least 1, and at most the hidden size, {config.hidden_size}"
+            )
         config = replace(config, lora=Lora(lora, LORA_ALPHA, trains_vocabulary=False))
     if phase:
         config = replace(config, phase=of_text(phase), param_dtype=compute_dtype, second_token_weight=0.0)

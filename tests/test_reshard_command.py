@@ -82,6 +82,7 @@ def test_training_goes_to_the_instances_of_serve(
     [
         (["--rollout-dtype", "bfloat16"], "give --rollout"),
         (["--rollout", "--replicas", "0"], "--replicas"),
+        (["--rollout", "--replicas", "1000000000"], "has at most 262144: ask for fewer"),
         (["--phase", "decode"], "--phase is for a folder of serve"),
         (["--memory-limit", "0.5"], "at its fullest"),
     ],

@@ -7,7 +7,7 @@ from functools import cache, cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from ms_symtensor.cluster.topology import Cluster
+from ms_symtensor.cluster.topology import MOST_DEVICES, Cluster
 from ms_symtensor.cost.move import local_time_s
 from ms_symtensor.errors import InputError
 from ms_symtensor.reshard.alignment import aligned, kept_B
@@ -100,10 +100,10 @@ def reshard(source: Side, target: Side, request: Request) -> Resharding:
     """
     first = source.rank_num if request.apart else 0
     devices = max(source.rank_num, first + target.rank_num)
-    most = request.cluster.max_ranks
-    if most is not None and devices > most:
+    most = MOST_DEVICES if request.cluster.max_ranks is None else request.cluster.max_ranks
+    if devices > most:
         raise InputError(
-            f"{devices} devices are needed, and cluster {request.cluster.name} has {most}: use another cluster"
+            f"{devices} devices are needed, and cluster {request.cluster.name} has at most {most}: ask for fewer"
         )
     pairs = pairs_of(source, target)
     classes = classes_of(source, target, pairs)

@@ -12,7 +12,7 @@ from ms_symtensor.program.one_stage import why_no_accumulation, why_one_stage
 from ms_symtensor.search.constraints.arithmetic.check import require_arithmetic
 from ms_symtensor.search.constraints.arithmetic.conditions import forms_groups
 from ms_symtensor.search.constraints.arithmetic.facts import Cuttable, Facts
-from ms_symtensor.search.constraints.checked import whole_number
+from ms_symtensor.search.constraints.checked import MOST_SAMPLES, whole_number
 from ms_symtensor.search.constraints.limits import FREE, LOWEST, Limits, shown
 from ms_symtensor.search.constraints.operator_pins import OperatorPin
 from ms_symtensor.search.constraints.request import Request
@@ -58,7 +58,8 @@ def require_possible(graph: Graph, request: Request, parts: int = 1, whole: str 
 def require_numbers(cluster: Cluster, device_num: int, limits: Limits, batch: int | None = None) -> None:
     """The same of what is known before the network is: its devices, and maybe the samples of its step."""
     require_devices(cluster, device_num)
-    batch = batch if batch is None else whole_number("global_batch_size", batch)
+    if batch is not None and whole_number("global_batch_size", batch) > MOST_SAMPLES:
+        raise InputError(f"global_batch_size is {batch}: a step has at most {MOST_SAMPLES} samples")
     require_arithmetic(Facts(device_num, cluster.max_ranks, batch=batch), limits)
 
 

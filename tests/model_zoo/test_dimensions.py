@@ -57,6 +57,14 @@ def test_more_tokens_than_numbers_of_64_bits_count_are_refused() -> None:
         dimensions_of("llama2_7b", seq_length=10**20)
 
 
+@pytest.mark.parametrize("rank", [0, 4097])
+def test_adapters_have_a_rank_up_to_the_hidden_size(rank: int) -> None:
+    with pytest.raises(
+        InputError, match=f"the rank of lora is {rank}; it must be at least 1, and at most the hidden size, 4096"
+    ):
+        dimensions_of("llama2_7b", lora=rank)
+
+
 def test_unknown_choices_are_refused() -> None:
     with pytest.raises(InputError, match="unknown attention 'sparse'"):
         dimensions_of("llama2_7b", attention="sparse")  # type: ignore[arg-type]  # the mistake under test

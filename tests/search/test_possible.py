@@ -83,6 +83,10 @@ def test_what_is_known_before_the_network_is_told_before_it():
     require_numbers(A2, 8, limits_of([("micro_batch_num", 3), ("pipeline_stages", 2)]))
     with pytest.raises(InputError, match="global_batch_size is -1: give a positive whole number"):
         require_numbers(A2, 8, limits_of([("model_parallel", 8)]), -1)
+    with pytest.raises(
+        InputError, match="global_batch_size is 100000000000000000000: a step has at most 17179869184 samples"
+    ):
+        require_numbers(A2, 8, limits_of([("model_parallel", 8)]), 10**20)
 
 
 @pytest.mark.parametrize("device_num, near", ((3, "2 or 4"), (6, "4 or 8"), (12, "8 or 16"), (100, "96 or 104")))

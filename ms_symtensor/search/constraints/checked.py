@@ -10,6 +10,9 @@ from ms_symtensor.tensor.graph import Graph, InputRef, OpOutput, Source
 
 _IN_ORDER = frozenset({"Cast", "ExpandDims", "PadV3", "MirrorPad", "Reshape"})
 
+MOST_SAMPLES = 1 << 34
+"""Of a step: as many as the zoo takes tokens. Looking for their divisors takes milliseconds (empirical)."""
+
 
 def whole_number(name: str, value: object) -> int:
     """The positive whole number `value`."""

@@ -18,12 +18,12 @@ from ms_symtensor.program.meanings import Meanings, meanings
 from ms_symtensor.program.parameters import is_synchronised
 from ms_symtensor.program.partition import partition
 from ms_symtensor.program.passes import Pass
-from ms_symtensor.program.pipeline import Pipeline, in_runs, runs_of
+from ms_symtensor.program.pipeline import Pipeline, dealt, in_runs, runs_of
 from ms_symtensor.program.program import Phase, Role
 from ms_symtensor.program.schedule import PipelineSchedule
 from ms_symtensor.program.settings import OptimizerLevel, Recompute, StagePlan
 from ms_symtensor.program.stage_graph import stage_graphs
-from ms_symtensor.program.stage_memory import MicroBatch, micro_batch
+from ms_symtensor.program.stage_memory import MicroBatch, micro_batch, stage_activation_peak_B
 from ms_symtensor.program.stage_program import StageProgram
 from ms_symtensor.search.best import best_plan
 from ms_symtensor.search.constraints.limits import Limits
@@ -97,8 +97,7 @@ class Case:
     @property
     def ways(self) -> Iterator[StepLayout]:
         """Stages, micro-batches, several of these, and model chunks per stage; meshes left out."""
-        every = (1,) if self.lone else self.limits.interleaves  # several model chunks want blocks of one kind
-        for stages, number, runs in itertools.product((1, 2, 4), divisors(self.batch), every):
+        for stages, number, runs in itertools.product((1, 2, 4), divisors(self.batch), self.limits.interleaves):
             possible = stages <= self.blocks and self.device_num % stages == 0 and number >= max(2, stages)
             if possible and self.limits.allow(stages, number, runs):
                 shape = interleaved(StepLayout(stages, number, (), self.batch // number), runs, self.blocks)
@@ -172,16 +171,21 @@ class Parts:
         `recomputation` that; None where MindSpore rejects it.
         """
         layers = tuple(n for n in (before, blocks, behind) if n)
-        number = int(before > 0)
-        graph, known, folded = self.of(sum(layers))
+        return self.program(chosen, level, Pipeline(runs_of(layers), max(2, len(layers))), int(before > 0), recomputation)
+
+    def program(
+        self, chosen: Chosen, level: OptimizerLevel, pipeline: Pipeline, number: int, recomputation: RecomputedWork
+    ) -> Held | None:
+        """The stage `number` of `pipeline`, whose first blocks compute `recomputation` again; None where MindSpore rejects it."""
+        graph, known, folded = self.of(pipeline.layer_num)
         classes = [m for m in folded.members if known[m[0].name][1].shardable]
         strategies = {op.name: s for members, s in zip(classes, chosen, strict=True) for op in members}
-        names = graph.blocks[before : before + len(recomputation)]
-        recompute = {name: one for name, one in zip(names, recomputation, strict=True) if one is not None}
+        names = [graph.blocks[n] for run in pipeline.layers[number] for n in run]
+        recompute = {name: one for name, one in zip(names, recomputation, strict=False) if one is not None}
         settings = replace(plain_settings(graph, self.device_num), optimizer_level=level, recompute=recompute)
-        plan, pipeline = StagePlan(strategies, settings), Pipeline(runs_of(layers), max(2, len(layers)))
+        plan = StagePlan(strategies, settings)
         try:
-            part = stage_graphs(graph, [plan] * len(layers), pipeline, known)[number]
+            part = stage_graphs(graph, [plan] * pipeline.stage_num, pipeline, known)[number]
             inside = {op.name: known[op.name] for op in part.graph.ops}
             micro = partition(part.graph, plan, known=inside, borders=part.borders)
         except InvalidStrategyError:
@@ -249,17 +253,31 @@ def _steps(
         seconds = replace(alone, forward_s=alone.forward_s + half_s, backward_s=alone.backward_s + half_s)
         return _Way(size_B, seconds, sum(one is not None for one in recomputation))
 
+    def in_chunks(number: int, layers: tuple[int, ...], recomputation: RecomputedWork) -> _Way | None:
+        """A stage of model chunks that differ, by its own program."""
+        pipeline = Pipeline(runs_of(dealt(layers, shape.interleave), shape.interleave), number_of)
+        found = parts.program(chosen, level, pipeline, number, recomputation)
+        if found is None:
+            return None
+        held_B, scatters = stage_activation_peak_B(found.program), found.program.scatters_gradients
+        size_B = sum(stage_memory_B(found.program.micro, shape.stages, scatters, held_B, {}, {}).values())
+        return _Way(size_B, found.seconds, sum(one is not None for one in recomputation))
+
     @cache
-    def ways(number: int, before: int, blocks: int) -> list[_Way]:
-        every = [held(number, before, blocks, recomputation) for recomputation in parts.ways(blocks, recompute, select)]
+    def ways(number: int, layers: tuple[int, ...]) -> list[_Way]:
+        before, blocks = sum(layers[:number]), layers[number]
+        differ = parts.case.lone and shape.interleave > 1
+        every = [
+            in_chunks(number, layers, recomputation) if differ else held(number, before, blocks, recomputation)
+            for recomputation in parts.ways(blocks, recompute, select)
+        ]
         there = [way for way in every if way is not None]
         return _worth(there) if select else there
 
     for layers in divisions(parts.case.blocks, shape.stages):
         if min(layers) < shape.interleave:
             continue
-        starts = [sum(layers[:number]) for number in range(len(layers))]
-        for some in itertools.product(*map(ways, range(len(layers)), starts, layers)):
+        for some in itertools.product(*(ways(number, layers) for number in range(len(layers)))):
             time_s = pipelined_step_s([way.seconds for way in some], number_of, shape.interleave)
             memory_B, recomputation = max(way.memory_B for way in some), tuple(way.recomputation for way in some)
             yield Step(time_s, memory_B, number_of, level, layers, recomputation, shape.interleave)

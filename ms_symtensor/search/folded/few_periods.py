@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import NamedTuple
 
+from ms_symtensor.errors import InvalidStrategyError
 from ms_symtensor.ops.placement import OpStrategy
 from ms_symtensor.ops.registry import Rule
 from ms_symtensor.program.borders import NO_BORDERS
@@ -100,6 +101,8 @@ class FewPeriods:
         periods = Counter((*before, *after))
         for run in runs:
             periods[run.group] += run.periods
+        if missing := [group for group in range(min(periods), max(periods)) if not periods[group]]:
+            raise InvalidStrategyError(f"a stage holds blocks before and behind those like {self.periods[missing[0]][0][0]}")
         held = (name for one in named for period in one for name in period)
         part = self._part(tuple(periods[group] for group in range(len(self.turns))), tuple(held))
         ops = part.graph.ops

@@ -124,10 +124,11 @@ class StagePeaks:
         return min(several, default=0) >= TOGETHER + 2
 
     def _held(self, number: int, layers: Sequence[int], recomputed: int, mix: Mix) -> Held:
-        """The blocks of a stage. Model chunks that are no neighbours make no program: each of their blocks is looked at alone, or
-        as many that are neighbours in their place.
+        """The blocks of a stage, chunk by chunk. In the network with few blocks they are neighbours; where periods are too few to
+        begin inside one, as many that are neighbours in the whole network stand for them.
         """
-        start, interleave = sum(layers[:number]), self.schedule.interleave if self._may_begin_inside else 1
+        in_place = max(self._few.turns, default=1) > 1 and not self._may_begin_inside
+        start, interleave = sum(layers[:number]), 1 if in_place else self.schedule.interleave
         blocks = stage_by_stage(self._chain, layers, interleave)[start : start + layers[number]]
         return [(block, (block.kind, mix.way(block.kind, n < recomputed))) for n, block in enumerate(blocks)]
 

@@ -31,8 +31,6 @@ def why_one_run(graph: Graph) -> str:
     the first stage and the last read (a tied embedding) is not predicted there; stages keep parameters of others that
     functional operators read outside the blocks; and what blocks make of constants alone is rejected.
     """
-    if (kinds := len(fold(graph).turns)) != 1:
-        return f"its blocks are of {kinds} kinds"
     if made := _constants(graph):
         return f"blocks use {made}, which a functional operator makes of constants"
     outside = (op for op in graph.ops if op.block is None)

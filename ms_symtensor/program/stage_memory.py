@@ -145,9 +145,10 @@ def micro_batch(micro: Program, level: OptimizerLevel, interleaved: bool) -> Mic
     made_in = {t: n.block for n in micro.nodes for t in n.outputs}
     blocks = _blocks(micro.nodes)
     casts_each = interleaved and level is OptimizerLevel.NONE
-    weights = _weights(micro.nodes, casts_each) - micro.kept
+    weights = _weights(micro.nodes, interleaved, casts_each) - micro.kept
     behind = tuple(step.is_backward for step in steps)
-    used = {t for n in micro.nodes if n.role is not Role.WEIGHT for t in n.inputs if t in weights}
+    readers = (n for n in micro.nodes if n.role is not Role.WEIGHT or weights.isdisjoint(n.outputs))
+    used = {t for n in readers for t in n.inputs if t in weights}
     used_behind = {t for n, late in zip(micro.nodes, behind, strict=True) if late for t in n.inputs if t in used}
     alive = lives(steps, (micro.kept - frozenset(_passing(micro, level is OptimizerLevel.LEVEL2))) | used)
     alive = {**alive, **(_copies(micro) if interleaved else {})}
@@ -253,8 +254,9 @@ def runs_of_stage(program: StageProgram) -> list[list[str]]:
 
 
 def _sent_B(micro: Program) -> int:
-    """Bytes of the largest tensor that is sent."""
-    sent = (micro.tensors[t] for node in micro.nodes if node.kind == "Send" for t in node.inputs)
+    """Bytes of the largest tensor that a micro-batch sends; weights that others read are sent before the first one."""
+    sends = (node for node in micro.nodes if node.kind == "Send" and node.parameter is None)
+    sent = (micro.tensors[t] for node in sends for t in node.inputs)
     return max((kind.size_B for kind in sent), default=0)
 
 
@@ -288,15 +290,17 @@ def _blocks(nodes: Sequence[Node]) -> tuple[str | None, ...]:
     return tuple(one or last for one in found)
 
 
-def _weights(nodes: Iterable[Node], casts_each: bool) -> frozenset[int]:
-    """The tensors that are weights in use: cast (unless every micro-batch `casts_each`), gathered, or received from a stage."""
-
-    def is_weight(n: Node) -> bool:
-        if n.role is Role.WEIGHT:
-            return not casts_each
-        return n.role is Role.BORDER and n.parameter is not None and n.phase is Phase.FORWARD
-
-    return frozenset(t for n in nodes if is_weight(n) for t in n.outputs)
+def _weights(nodes: Iterable[Node], interleaved: bool, casts_each: bool) -> frozenset[int]:
+    """The tensors that are weights in use: received from a stage, gathered, or cast, unless every micro-batch `casts_each`. Where
+    stages are interleaved every micro-batch casts those that are received.
+    """
+    received, made = set[int](), set[int]()
+    for n in nodes:
+        if n.role is Role.BORDER and n.parameter is not None and n.phase is Phase.FORWARD:
+            received.update(n.outputs)
+        elif n.role is Role.WEIGHT and not casts_each and not (interleaved and received.intersection(n.inputs)):
+            made.update(n.outputs)
+    return frozenset(received | made)
 
 
 def _passing(micro: Program, scatters_gradients: bool) -> Iterator[int]:

@@ -121,7 +121,8 @@ def _made_late(program: CompiledProgram) -> set[str]:
     """
     recomputation: set[str] = set()
     plain = set[str]()
-    copies = {node.name for node in program.nodes if node.type == "TensorMove" or _casts_weight(node)}
+    received = {node.name for node in program.nodes if node.type == "Receive" and "pipeline_param" in dict(node.marks)}
+    copies = {node.name for node in program.nodes if node.type == "TensorMove" or _casts_weight(node, received)}
     for node in program.nodes:
         read = [*producers(node.inputs)]
         if is_recomputed(node) or (
@@ -133,8 +134,10 @@ def _made_late(program: CompiledProgram) -> set[str]:
     return recomputation | copies | plain.difference(name for node in program.nodes for name in node.after)
 
 
-def _casts_weight(node: Node) -> bool:
-    return node.type == "Cast" and any(map(_is_weight, node.inputs)) and not is_backward(node)
+def _casts_weight(node: Node, received: Collection[str]) -> bool:
+    """Whether it casts a parameter, or one that is `received` from the stage that has it."""
+    is_weight = any(map(_is_weight, node.inputs)) or not received.isdisjoint(producers(node.inputs))
+    return node.type == "Cast" and is_weight and not is_backward(node)
 
 
 def _is_weight(source: Source) -> bool:

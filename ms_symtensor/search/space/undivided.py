@@ -34,10 +34,7 @@ def why_one_run(graph: Graph) -> str:
     if made := _constants(graph):
         return f"blocks use {made}, which a functional operator makes of constants"
     outside = (op for op in graph.ops if op.block is None)
-    reads = [(source, op) for op in outside for source in sources_of(op) if isinstance(source, ParameterRef)]
-    for source, count in Counter(source for source, _ in reads).items():
-        if count > 1:
-            return f"{source.name} is read more than once outside the blocks"
+    reads = ((source, op) for op in outside for source in sources_of(op) if isinstance(source, ParameterRef))
     bare = next((op for _, op in reads if op.is_on_the_fly and op.type != "Cast"), None)
     return "" if bare is None else f"{bare.name} ({bare.type}) reads a weight and has no primitive of its own"
 

@@ -111,7 +111,7 @@ def _collect(collector: _Collector, source: Source) -> None:
             back = replace(reader, end=end, kept=False)
             _add(collector, source, maker, [back], kind.shape, shape, 0, [reshape])
         _add(collector, source, end, [reader], shape, reshape.outputs[0].shape, 0, [reshape])
-    if not graph.users.get(source, ()) and _keeps(collector, source):
+    if not (readers or reshaped) and _keeps(collector, source):
         _add(collector, source, maker, [], kind.shape, kind.shape, 0, [])
 
 

@@ -171,7 +171,9 @@ class Parts:
         `recomputation` that; None where MindSpore rejects it.
         """
         layers = tuple(n for n in (before, blocks, behind) if n)
-        return self.program(chosen, level, Pipeline(runs_of(layers), max(2, len(layers))), int(before > 0), recomputation)
+        return self.program(
+            chosen, level, Pipeline(runs_of(layers), max(2, len(layers))), int(before > 0), recomputation
+        )
 
     def program(
         self, chosen: Chosen, level: OptimizerLevel, pipeline: Pipeline, number: int, recomputation: RecomputedWork

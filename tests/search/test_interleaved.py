@@ -27,6 +27,7 @@ from ms_symtensor.search.stages.network import network
 from ms_symtensor.search.tables.problem import plain_settings
 from ms_symtensor.strategy.stages import pipeline_stages
 from ms_symtensor.tensor.graph import Constant, Op, OpOutput, TensorType, replaced
+from tests.strategy.plans import small
 
 A2 = load("atlas_800t_a2")
 TWO = limits_of([("pipeline_stages", 2), ("pp_interleave_num", 2)])
@@ -82,15 +83,15 @@ def test_one_stage_has_one_run():
         planned([("pipeline_stages", 1), ("pp_interleave_num", 2)])
 
 
-@pytest.mark.parametrize("seed", (0, 1, 5))
-def test_no_step_of_two_runs_per_stage_is_faster(seed):
+@pytest.mark.parametrize(("seed", "others"), ((0, ()), (1, ()), (5, ()), (0, (0,)), (2, (0, 1))))
+def test_no_step_of_two_runs_per_stage_is_faster(seed, others):
     """Of every choice of strategies, optimizer sharding, micro-batches and blocks of every run, priced from its programs, none is
     faster than the gap that the plan states.
     """
     draw = random.Random(f"il/{seed}")
     while True:
         blocks, device_num, batch = draw.randint(4, 6), draw.choice((2, 4, 8)), draw.choice((2, 4, 8))
-        graph_at = layered_network(draw, blocks, 1)
+        graph_at = layered_network(draw, blocks, 1, others)
         case = Case(network(graph_at(batch, None), graph_at), blocks, device_num, batch, TWO, A2)
         numbers = [n for n in divisors(batch) if n % 2 == 0]
         if sum(size(graph_at(batch // n, 2), device_num // 2) for n in numbers) * len(divisions(blocks, 4)) <= 750:
@@ -122,13 +123,28 @@ def every_step_s(case, micro_batch_num):
                 yield pipelined_step_s(each, micro_batch_num, 2)
 
 
-def test_a_tied_embedding_is_not_interleaved():
-    tied = dimensions_of("gpt2_xl", num_layers=8, batch_size=16)
-    of = network(
-        build_graph(tied), lambda batch, layers: build_graph(replace(tied, batch_size=batch, num_layers=layers or 8))
-    )
-    with pytest.raises(ImpossibleError, match="word_embedding.table is read more than once outside the blocks"):
-        best_plan(of, Request(A2, 8, 16, tied.seq_length, 1 << 40, limits=TWO))
+def test_a_plan_whose_first_and_last_stage_read_one_table():
+    assert_priced_as_written(small("gpt2_xl", num_layers=8, batch_size=16))
+
+
+def test_a_plan_whose_chunks_are_of_two_kinds_of_blocks():
+    """Three dense blocks, on both stages, and eight with experts behind them."""
+    assert_priced_as_written(small("deepseek_v3", num_layers=11, batch_size=16, head_dim=192))
+
+
+def assert_priced_as_written(config):
+    """A plan of two stages of two model chunks has the step and the peak of its stages' own programs."""
+
+    def at(batch, kept):
+        return build_graph(replace(config, batch_size=batch, num_layers=kept or config.num_layers))
+
+    plan = best_plan(network(at(16, None), at), Request(A2, 8, 16, config.seq_length, 1 << 40, limits=TWO))
+    assert plan.pp_interleave_num == 2
+    programs = partition_stages(at(16 // plan.micro_batch_num, None), plan.stages, plan.pipeline)
+    each = [stage_seconds(p, stage, A2) for p, stage in zip(programs, plan.stages, strict=True)]
+    assert plan.prediction.step_time_s == pytest.approx(pipelined_step_s(each, plan.micro_batch_num, 2))
+    peaks_B = [sum(stage_memory_B(p.micro, 2, False, stage_activation_peak_B(p), {}, {}).values()) for p in programs]
+    assert plan.prediction.peak_memory_B == max(peaks_B)
 
 
 @pytest.mark.parametrize("primitive", ("", "add"))

@@ -42,7 +42,7 @@ def question(name: str, pins: str, device_num: int) -> Request:
         ("llama2_7b", 4, "model_parallel=3"), ("llama2_7b", 4, "data_parallel=4 model_parallel=2"),
         ("llama2_7b", 4, "pipeline_stages=2 model_parallel=4"), ("llama2_7b", 4, "pipeline_stages=2 context_parallel=4"),
         ("llama2_7b", 4, "data_parallel=4 micro_batch_num=4"), ("llama2_7b", 8, "pipeline_stages=4 data_parallel=4"),
-        ("llama2_7b", 4, "pipeline_stages=4 pp_interleave_num=2"), ("gpt2_xl", 4, "pp_interleave_num=2"),
+        ("llama2_7b", 4, "pipeline_stages=4 pp_interleave_num=2"), ("gpt2_xl", 4, "pp_interleave_num=8"),
         ("llama2_7b", 4, "pipeline_stages=2 optimizer_level=3"), ("llama2_7b", 4, "sequence_parallel=yes model_parallel=1"),
         ("qwen3_30b_a3b", 4, "expert_parallel=3"), ("qwen3_30b_a3b", 4, "pipeline_stages=2 expert_parallel=4"),
     ),

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ms_symtensor.search.certify.fronts import Among, Fronts, Prices
+from ms_symtensor.search.folded.places import ONE_KIND
 from ms_symtensor.search.stages.estimate import border_s, least_borders_s
 from ms_symtensor.search.stages.layout_candidates import Candidate, ConfigGroup
 from ms_symtensor.streams import silenced
@@ -109,7 +110,9 @@ def _bound(
     for (place, many), some in zip(question, least.value.reshape(len(question), -1), strict=True):
         known[in_flight_counts.index(many), place] = some
     of_flight = {many: _between_in_flight(known, in_flight_counts, many) for many in every}
-    parts = np.array([np.mean([of_flight[many] for many in one.runs], axis=0) for one in stages])
+    # Blocks of one kind are in all runs of a stage, of several kinds one may stand in the run with the fewest in flight alone.
+    runs = [one.runs if len(occurs) == ONE_KIND else (min(one.runs),) for one in stages]
+    parts = np.array([np.mean([of_flight[many] for many in some], axis=0) for some in runs])
     parts[0, 0], parts[-1, -1] = of_flight[stages[0].runs[0]][0], of_flight[stages[-1].runs[-1]][-1]
     step_s, tight = _divided_s(parts, cuts, row, of.depths[1:-1], limit_B)
     of_place = least.assignment.reshape(len(in_flight_counts), -1, len(cuts), least.assignment.shape[1])

@@ -101,8 +101,10 @@ class FewPeriods:
         periods = Counter((*before, *after))
         for run in runs:
             periods[run.group] += run.periods
-        if missing := [group for group in range(min(periods), max(periods)) if not periods[group]]:
-            raise InvalidStrategyError(f"a stage holds blocks before and behind those like {self.periods[missing[0]][0][0]}")
+        groups = [group for group, count in periods.items() if count]
+        if missing := [group for group in range(min(groups, default=0), max(groups, default=0)) if group not in groups]:
+            (first, *_), *_ = self.periods[missing[0]]
+            raise InvalidStrategyError(f"a stage holds blocks before and behind those like {first}, and none of these")
         held = (name for one in named for period in one for name in period)
         part = self._part(tuple(periods[group] for group in range(len(self.turns))), tuple(held))
         ops = part.graph.ops

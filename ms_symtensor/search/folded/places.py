@@ -19,6 +19,10 @@ after the blocks.
 """
 
 
+ONE_KIND = 5
+"""Places of a network whose repeated blocks are of one kind."""
+
+
 @dataclass(frozen=True)
 class Places:
     """`kinds`: the names of the repeated blocks, kind by kind, of which so many in a row take turns as `turns` says. `early`:

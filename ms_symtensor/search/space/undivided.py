@@ -1,6 +1,5 @@
 """Why a network stays whole: it has no stages nor micro-batches, or one virtual stage."""
 
-from collections import Counter
 from itertools import chain
 
 from ms_symtensor.search.folded.folding import fold
@@ -27,9 +26,8 @@ def why_whole(graph: Graph) -> str:
 def why_one_run(graph: Graph) -> str:
     """Why a stage of `graph` may not hold several model chunks. Empty if it may.
 
-    Of several kinds of blocks, what a stage holds is no run of the chain any more; what MindSpore sums for a parameter that
-    the first stage and the last read (a tied embedding) is not predicted there; stages keep parameters of others that
-    functional operators read outside the blocks; and what blocks make of constants alone is rejected.
+    MindSpore leaves parameters of other stages in a stage that functional operators read outside the blocks, and rejects what
+    blocks make of constants alone.
     """
     if made := _constants(graph):
         return f"blocks use {made}, which a functional operator makes of constants"

@@ -17,7 +17,7 @@ from ms_symtensor.ops.placement import OpStrategy
 from ms_symtensor.program.settings import OptimizerLevel, Settings
 from ms_symtensor.search.constraints.limits import Limits
 from ms_symtensor.search.folded.chain import Chain, Part
-from ms_symtensor.search.folded.places import kinds_in_order, occurrences
+from ms_symtensor.search.folded.places import ONE_KIND, kinds_in_order, occurrences
 from ms_symtensor.search.space.step_layouts import StepLayout
 from ms_symtensor.search.stages.bounds import hidden_ends_s
 from ms_symtensor.search.tables.elimination import Minimum
@@ -238,7 +238,8 @@ def average_weights(occurrences: tuple[int, ...], members: Sequence[StepLayout])
     """
     depth = np.array(occurrences, dtype=float)[:, None]
     stages, number, runs = np.array([(m.stages, m.micro_batch_num, m.interleave) for m in members], dtype=float).T
-    kept, saved = np.array([(_least(m), max(m.in_flight(m.stages - 1).runs)) for m in members], dtype=float).T
+    is_mixed = len(occurrences) > ONE_KIND
+    kept, saved = np.array([(_least(m, is_mixed), max(m.in_flight(m.stages - 1).runs)) for m in members], dtype=float).T
     each = depth * (number + (stages - 1) / runs) / stages
     inside = np.ones((len(occurrences), 1))
     inside[[0, -1]] = 0.0
@@ -246,7 +247,9 @@ def average_weights(occurrences: tuple[int, ...], members: Sequence[StepLayout])
     return Weights(each, each, depth / stages, kept_B, inside * depth * saved / stages, depth / stages)
 
 
-def _least(shape: StepLayout) -> float:
-    """Micro-batches that a block on the last stage keeps at least on average: of unequal runs the last ones are longer."""
+def _least(shape: StepLayout, is_mixed: bool) -> float:
+    """Micro-batches that a block on the last stage keeps at least on average: of unequal runs the last ones are longer. If blocks
+    are of several kinds (`is_mixed`), one may stand in the last run alone.
+    """
     last, runs = shape.in_flight(shape.stages - 1), shape.interleave
-    return min(sum(last.of_blocks(n)) / n for n in range(runs, 2 * runs))
+    return min(last.runs) if is_mixed else min(sum(last.of_blocks(n)) / n for n in range(runs, 2 * runs))

@@ -9,9 +9,11 @@ cast) stay for all micro-batches. The gradient of a weight is there until it is 
 that several operators read as it is stored is copied for every micro-batch: MindSpore loads it anew in each (its network is
 inlined late), and puts a TensorMove behind what it loads more than once and reads more than once. It puts none into blocks that
 are recomputed by `cell.recompute()`, whatever they keep. Without optimizer sharding every micro-batch casts the weights that it
-reads, too; in such blocks it casts them again for the backward pass.
+reads, too; in such blocks it casts them again for the backward pass. With it, it casts those alone that come from another stage, or
+that several operators read (two heads of one table), each for itself.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -142,6 +144,8 @@ def micro_batch(micro: Program, level: OptimizerLevel, interleaved: bool) -> Mic
     """
     steps = program_steps(micro)
     sizes = {i: t.size_B for i, t in enumerate(micro.tensors)}
+    if interleaved:
+        sizes |= {tensor: count * sizes[tensor] for tensor, count in _read_by_several(micro.nodes).items()}
     made_in = {t: n.block for n in micro.nodes for t in n.outputs}
     blocks = _blocks(micro.nodes)
     casts_each = interleaved and level is OptimizerLevel.NONE
@@ -290,17 +294,26 @@ def _blocks(nodes: Sequence[Node]) -> tuple[str | None, ...]:
     return tuple(one or last for one in found)
 
 
-def _weights(nodes: Iterable[Node], interleaved: bool, casts_each: bool) -> frozenset[int]:
+def _weights(nodes: Sequence[Node], interleaved: bool, casts_each: bool) -> frozenset[int]:
     """The tensors that are weights in use: received from a stage, gathered, or cast, unless every micro-batch `casts_each`. Where
-    stages are interleaved every micro-batch casts those that are received.
+    stages are interleaved every micro-batch casts those that are received, and those that several operators read.
     """
     received, made = set[int](), set[int]()
+    several = _read_by_several(nodes) if interleaved else {}
     for n in nodes:
         if n.role is Role.BORDER and n.parameter is not None and n.phase is Phase.FORWARD:
             received.update(n.outputs)
         elif n.role is Role.WEIGHT and not casts_each and not (interleaved and received.intersection(n.inputs)):
             made.update(n.outputs)
-    return frozenset(received | made)
+    return frozenset((received | made) - several.keys())
+
+
+def _read_by_several(nodes: Sequence[Node]) -> Mapping[int, int]:
+    """The casts of weights that several operators outside of blocks read ahead of the backward pass, and how many do."""
+    casts = {t for n in nodes if n.role is Role.WEIGHT and n.kind == "Cast" and n.block is None for t in n.outputs}
+    ahead = (n for n in nodes if n.role is Role.WORK and n.phase is Phase.FORWARD)
+    read = Counter(t for n in ahead for t in casts.intersection(n.inputs))
+    return {tensor: count for tensor, count in read.items() if count > 1}
 
 
 def _passing(micro: Program, scatters_gradients: bool) -> Iterator[int]:

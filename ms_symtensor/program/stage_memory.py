@@ -9,8 +9,8 @@ cast) stay for all micro-batches. The gradient of a weight is there until it is 
 that several operators read as it is stored is copied for every micro-batch: MindSpore loads it anew in each (its network is
 inlined late), and puts a TensorMove behind what it loads more than once and reads more than once. It puts none into blocks that
 are recomputed by `cell.recompute()`, whatever they keep. Without optimizer sharding every micro-batch casts the weights that it
-reads, too; in such blocks it casts them again for the backward pass. With it, every micro-batch casts those that come from another
-stage, and those that several operators read (two heads of one table), for each of these.
+reads, too; in such blocks it casts them again for the backward pass. With it, every micro-batch casts those that come from a
+further stage, and those that several operators read (two heads of one table), for each of these.
 """
 
 from collections import Counter

@@ -131,13 +131,27 @@ class ConfigGroup:
     def fastest(self) -> list[Candidate]:
         """Where memory is free: one row per shape that can be laid out; its bound is its time if all stages were alike, less what
         later ones hide at the end of a step.
+
+        Shapes that differ in virtual stages alone have the layouts of the first of them: these change by one factor how often
+        the work of a micro-batch counts, what a step does once not at all.
         """
-        if not len(self.which):
+        alike: dict[tuple[int, int, int], list[int]] = {}
+        for n in self.which.tolist():
+            shape = self.shapes[n]
+            alike.setdefault((shape.stages, shape.micro_batch_num, int(self.members[n])), []).append(n)
+        if not alike:
             return []
-        least = self._least(self.which, self._weights(self.which), self._shares[0])
+        first = np.array([numbers[0] for numbers in alike.values()], dtype=np.intp)
+        least = self._least(first, self._weights(first), self._shares[0])
         possible = np.isfinite(least.value)
-        rows = self.rows_of(self.which[possible], least.assignment[possible], least.value[possible])
-        return [row.bound_by(row.bound_s - row.hidden_s) for row in rows]
+        rows = self.rows_of(first[possible], least.assignment[possible], least.value[possible])
+        found = []
+        for row in rows:
+            for n in alike[row.shape.stages, row.shape.micro_batch_num, row.member]:
+                one = replace(row, shape=self.shapes[n], number=n)
+                share = min(1.0, _passes(one.shape) / _passes(row.shape))
+                found.append(one.bound_by(share * row.bound_s - one.hidden_s))
+        return found
 
     def slim(self, among: Sequence[Candidate], limit_B: float) -> tuple[list[Candidate], dict[StepLayout, float]]:
         """For the shapes of `among`, results of `fastest`: these again, and those that are best where memory is dear.
@@ -245,6 +259,11 @@ def average_weights(occurrences: tuple[int, ...], members: Sequence[StepLayout])
     inside[[0, -1]] = 0.0
     kept_B = depth * np.where(inside > 0, kept, 1.0) / stages
     return Weights(each, each, depth / stages, kept_B, inside * depth * saved / stages, depth / stages)
+
+
+def _passes(shape: StepLayout) -> float:
+    """How often a step takes the work of a micro-batch, in times of that of all its stages."""
+    return shape.micro_batch_num + (shape.stages - 1) / shape.interleave
 
 
 def _least(shape: StepLayout, is_mixed: bool) -> float:

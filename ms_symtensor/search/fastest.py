@@ -19,8 +19,8 @@ REFINED = 6
 """So many layouts are made plans at most that fit, those that promise to take less than the best plan so far (empirical)."""
 
 ESTIMATED = 48
-"""Of so many layouts with as many virtual stages, the quickest ones where memory is free, it is estimated what they take
-(empirical)."""
+"""Of so many layouts, the quickest ones where memory is free, it is estimated what they take; then of so many with each number
+of virtual stages (empirical)."""
 
 RANKED = 12
 """For so many of these the front of recomputation is worked out (empirical: some 20 ms each)."""
@@ -44,8 +44,8 @@ def fastest_plan(
 
     None if none does and takes less than `cutoff_s`.
 
-    Left out are those that promise more than is NEAR, and those `attempted`, as on another mesh of as many devices; what is tried is noted
-    there.
+    Left out are those that promise more than is NEAR, and those `attempted`, as on another mesh of as many devices; what is
+    tried is noted there.
     """
     best: MaterializedPlan | None = None
     for step_s, row in promises:
@@ -132,17 +132,18 @@ def _likely(screening: ScreeningResult, best_s: float, limit_B: float) -> list[C
     for row in screening.rows:
         if (least_s := quickest_s(row)) < best_s:
             different.setdefault(_alike(row), (least_s, row))
-    every, counts = list[Promise](), Counter[int]()
+    every, tried = list[Promise](), Counter[int]()
     for _, row in sorted(different.values(), key=lambda one: one[0]):
-        if counts[row.shape.interleave] == ESTIMATED:
+        number = row.shape.interleave
+        if len(every) >= ESTIMATED and tried[number] >= ESTIMATED:
             continue
+        tried[number] += 1
         free, guess = divided(row, math.inf), divided(row, limit_B)
         if free is not None and guess is not None:
             share = sum(stage.recomputed for stage in guess.stages) / max(1, sum(row.depths[1:-1]))
             every.append((free.step_time_s + share * (guess.step_time_s - free.step_time_s), row))
-            counts[row.shape.interleave] += 1
     found, others = (sorted(some, key=lambda one: one[0]) for some in (every[:ESTIMATED], every[ESTIMATED:]))
-    further = [next((row for _, row in others if row.shape.interleave == number), None) for number in sorted(counts)]
+    further = [next((row for _, row in others if row.shape.interleave == number), None) for number in sorted(tried)]
     return [*(row for _, row in found[:RANKED]), *(row for row in further if row is not None)]
 
 

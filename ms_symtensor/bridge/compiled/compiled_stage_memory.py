@@ -8,6 +8,7 @@ right before its first reader.
 
 import heapq
 from collections.abc import Collection, Mapping
+from collections.abc import Set as AbstractSet
 
 from ms_symtensor.bridge.compiled.collectives import is_backward, is_recomputed
 from ms_symtensor.bridge.compiled.compiled_memory import backward_ranks
@@ -134,7 +135,7 @@ def _made_late(program: CompiledProgram) -> set[str]:
     return recomputation | copies | plain.difference(name for node in program.nodes for name in node.after)
 
 
-def _casts_weight(node: Node, received: Collection[str]) -> bool:
+def _casts_weight(node: Node, received: AbstractSet[str]) -> bool:
     """Whether it casts a parameter, or one that is `received` from the stage that has it."""
     is_weight = any(map(_is_weight, node.inputs)) or not received.isdisjoint(producers(node.inputs))
     return node.type == "Cast" and is_weight and not is_backward(node)

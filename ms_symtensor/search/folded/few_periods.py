@@ -103,8 +103,8 @@ class FewPeriods:
             periods[run.group] += run.periods
         groups = [group for group, count in periods.items() if count]
         if missing := [group for group in range(min(groups, default=0), max(groups, default=0)) if group not in groups]:
-            (first, *_), *_ = self.periods[missing[0]]
-            raise InvalidStrategyError(f"a stage holds blocks before and behind those like {first}, and none of these")
+            absent = self.periods[missing[0]][0][0]
+            raise InvalidStrategyError(f"a stage holds blocks before and behind those like {absent}, and none of these")
         held = (name for one in named for period in one for name in period)
         part = self._part(tuple(periods[group] for group in range(len(self.turns))), tuple(held))
         ops = part.graph.ops

@@ -52,6 +52,12 @@ def levels(network: Network, row: Candidate, singly: bool = False) -> Levels:
     Blocks that MindSpore compiles once for all their calls share their marks, so that none is chosen for them.
     InvalidStrategyError for layouts that MindSpore rejects.
     """
+    settings = row.settings
+    key = row.shape.batch, settings.device_num, settings.optimizer_level, settings.swap_optimizer, singly
+    return network.once((*key, frozenset(row.strategies.items())), lambda: _levels(network, row, singly))
+
+
+def _levels(network: Network, row: Candidate, singly: bool) -> Levels:
     graph, known = network.short(row.shape.batch), row.problem.known
     if any(parameter.in_shared_block for parameter in graph.parameters):
         return Levels()

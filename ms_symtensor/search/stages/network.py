@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
+from typing import Any, TypeVar
 
 from ms_symtensor.search.folded.alternating import merge_period
 from ms_symtensor.search.folded.folding import fold, shorten
@@ -12,6 +13,8 @@ from ms_symtensor.search.space.undivided import why_whole
 from ms_symtensor.search.stages.screening import SHORT
 from ms_symtensor.search.tables.problem import sample_num
 from ms_symtensor.tensor.graph import Graph
+
+Made = TypeVar("Made")
 
 KEPT = 2
 """Layouts whose programs are kept: their search comes back to the last ones (empirical)."""
@@ -33,12 +36,20 @@ class Network:
     batch: int | None = None
     _known: dict[tuple[int, int], Graph] = field(default_factory=dict)
     _peaks: dict[tuple, StagePeaks] = field(default_factory=dict)
+    _made: dict[tuple, Any] = field(default_factory=dict)
 
     def short(self, batch: int, count: int = SHORT) -> Graph:
         """`short_at(batch, count)`, made once."""
         if (batch, count) not in self._known:
             self._known[batch, count] = self.short_at(batch, count)
         return self._known[batch, count]
+
+    def once(self, key: tuple, made: Callable[[], Made]) -> Made:
+        """What `made` gives for `key`, made once."""
+        if key not in self._made:
+            self._made[key] = made()
+        found: Made = self._made[key]
+        return found
 
     def peaks(self, key: tuple, written: Callable[[], StagePeaks]) -> StagePeaks:
         """What `written` gives for `key`, kept for the last ones that were asked for."""

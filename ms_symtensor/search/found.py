@@ -11,6 +11,7 @@ from ms_symtensor.cost.plan_price import price_plan
 from ms_symtensor.program.meanings import meanings
 from ms_symtensor.program.one_stage import why_no_accumulation, why_one_stage
 from ms_symtensor.program.pipeline import dealt, runs_of
+from ms_symtensor.program.schedules import DEFAULT_SCHEDULER
 from ms_symtensor.program.settings import Recompute, StagePlan
 from ms_symtensor.search.certify.certificate import Certificate
 from ms_symtensor.search.constraints.request import Request
@@ -95,10 +96,13 @@ def space_of(network: Network, request: Request) -> tuple[StepLayout, ...]:
         return is_whole or bool(why_one_stage(graph) if has_stages else why_no_accumulation(graph))
 
     runs_on = limits.interleaves != (1,) and not is_whole and not why_one_run(graph)
+    numbers = limits.interleaves
+    if request.is_trial and limits.schedulers == (DEFAULT_SCHEDULER,):
+        numbers = numbers[:1]  # in 1F1B more chunks keep no less
     return tuple(
         shape
         for plain in _shapes(network, request, blocks)
-        for number in limits.interleaves
+        for number in numbers
         if (number == 1 or runs_on) and limits.allow(plain.stages, plain.micro_batch_num, number)
         if not (plain.accumulates and is_barred(plain.stages > 1))
         if (one := interleaved(plain, number, blocks)) is not None

@@ -69,6 +69,7 @@ class Chain:
         self.kept_B, self.at_rest_B, self.saved_B = sums(kept_B), sums(at_rest_B), sums(saved_B)
         self.blocks = sums(is_block)
         self.longest_s = max(each_s)
+        self._flights: dict[tuple[InFlight, int], InFlight] = {}
         self._block_B = _spread([saved if b else -inf for saved, b in zip(saved_B, is_block, strict=True)], counts)
         self._outside_B = [0.0 if part.is_block else part.kept_B for part in (self.parts[0], self.parts[-1])]
 
@@ -79,7 +80,7 @@ class Chain:
 
     def with_recomputed(self, start: int, end: int, flight: InFlight, recomputed: int) -> Stage:
         """Parts `start` to `end`, of whose blocks the first `recomputed` are recomputed."""
-        flight = flight.with_blocks(int(self.blocks[end] - self.blocks[start]))
+        flight = self._of_blocks(flight, int(self.blocks[end] - self.blocks[start]))
         last = bisect_left(self.blocks, self.blocks[start] + recomputed, start, end + 1) if recomputed else start
         each_s = self.each_s[end] - self.each_s[start] + self.recompute_s[last] - self.recompute_s[start]
         peak_B = self.at_rest_B[end] - self.at_rest_B[start] + self._waiting_B(start, end, flight)
@@ -87,6 +88,14 @@ class Chain:
         peak_B += self.moment_B(start, end, recomputed)
         blocks, once_s = int(self.blocks[end] - self.blocks[start]), self.once_s[end] - self.once_s[start]
         return Stage(blocks, recomputed, each_s, peak_B, once_s)
+
+    def _of_blocks(self, flight: InFlight, number: int) -> InFlight:
+        """`flight` of a stage that holds so many blocks, worked out once."""
+        if len(flight.runs) == 1:
+            return flight
+        if (flight, number) not in self._flights:
+            self._flights[flight, number] = flight.with_blocks(number)
+        return self._flights[flight, number]
 
     def _waiting_B(self, start: int, end: int, flight: InFlight) -> float:
         """Bytes that micro-batches keep in parts `start` to `end`, nothing recomputed: what stands before the blocks is in the
@@ -115,7 +124,7 @@ class Chain:
         """Seconds per micro-batch, bytes and recomputed blocks of parts `start` to `end` with as few of these, first ones
         first, as fit; None if too large, or if more than `most` were recomputed.
         """
-        flight = flight.with_blocks(int(self.blocks[end] - self.blocks[start]))
+        flight = self._of_blocks(flight, int(self.blocks[end] - self.blocks[start]))
         each_s = self.each_s[end] - self.each_s[start]
         peak_B = self.at_rest_B[end] - self.at_rest_B[start] + self._waiting_B(start, end, flight)
         recomputed = 0

@@ -7,7 +7,7 @@ Every step that a request allows is written down as the programs of its stages a
 four model chunks on each, every number of micro-batches, every division of the blocks, every joint choice of the operators'
 strategies (operators of one class alike, on all stages), every sharding of the optimizer that is planned, and on every stage
 every number of recomputed blocks, first ones first. On one stage also the whole batch at once. Stages that hold equal parts of a
-network are priced once, several model chunks as one, with what is sent between them.
+network are priced once, several model chunks of equal blocks as one, with what is sent between them.
 
 `plan` must find a step within the gap that it states of the fastest one, also under memory limits between the smallest and the
 fastest step's peak. `--select`: any operators of

@@ -144,12 +144,12 @@ def micro_batch(micro: Program, level: OptimizerLevel, interleaved: bool) -> Mic
     """
     steps = program_steps(micro)
     sizes = {i: t.size_B for i, t in enumerate(micro.tensors)}
-    if interleaved:
-        sizes |= {tensor: count * sizes[tensor] for tensor, count in _read_by_several(micro.nodes).items()}
+    several = _read_by_several(micro.nodes) if interleaved else {}
+    sizes |= {tensor: count * sizes[tensor] for tensor, count in several.items()}
     made_in = {t: n.block for n in micro.nodes for t in n.outputs}
     blocks = _blocks(micro.nodes)
     casts_each = interleaved and level is OptimizerLevel.NONE
-    weights = _weights(micro.nodes, interleaved, casts_each) - micro.kept
+    weights = _weights(micro.nodes, interleaved, casts_each) - several.keys() - micro.kept
     behind = tuple(step.is_backward for step in steps)
     readers = (n for n in micro.nodes if n.role is not Role.WEIGHT or weights.isdisjoint(n.outputs))
     used = {t for n in readers for t in n.inputs if t in weights}
@@ -296,16 +296,15 @@ def _blocks(nodes: Sequence[Node]) -> tuple[str | None, ...]:
 
 def _weights(nodes: Sequence[Node], interleaved: bool, casts_each: bool) -> frozenset[int]:
     """The tensors that are weights in use: received from a stage, gathered, or cast, unless every micro-batch `casts_each`. Where
-    stages are interleaved every micro-batch casts those that are received, and those that several operators read.
+    stages are interleaved every micro-batch casts those that are received.
     """
     received, made = set[int](), set[int]()
-    several = _read_by_several(nodes) if interleaved else {}
     for n in nodes:
         if n.role is Role.BORDER and n.parameter is not None and n.phase is Phase.FORWARD:
             received.update(n.outputs)
         elif n.role is Role.WEIGHT and not casts_each and not (interleaved and received.intersection(n.inputs)):
             made.update(n.outputs)
-    return frozenset((received | made) - several.keys())
+    return frozenset(received | made)
 
 
 def _read_by_several(nodes: Sequence[Node]) -> Mapping[int, int]:

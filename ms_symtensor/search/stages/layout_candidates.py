@@ -132,8 +132,8 @@ class ConfigGroup:
         """Where memory is free: one row per shape that can be laid out; its bound is its time if all stages were alike, less what
         later ones hide at the end of a step.
 
-        Shapes that differ in virtual stages alone are given the layouts of the first of them: such stages change by one factor how
-        often the work of a micro-batch counts. That factor times the time of the first is a bound.
+        Shapes that differ in virtual stages alone are given the layouts of the first of them: such stages change by one factor
+        how often the work of a micro-batch counts. That factor times the time of the first is a bound.
         """
         alike: dict[tuple[int, int, int], list[int]] = {}
         for n in self.which.tolist():

@@ -7,8 +7,6 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ms_symtensor.bridge.apply.load_network import require_function, require_trusted, zoo_options
-from ms_symtensor.bridge.compiler.host import import_mindspore
 from ms_symtensor.errors import CompilerError, InputError, InvalidStrategyError
 from ms_symtensor.garbage_collection import no_garbage_collection
 from ms_symtensor.ops.placement import OpStrategy
@@ -29,6 +27,7 @@ from ms_symtensor.search.stages.network import network
 from ms_symtensor.strategy.file import check
 from ms_symtensor.strategy.loss import loss_of
 from ms_symtensor.strategy.plan import Plan
+from ms_symtensor.strategy.source import require_function, require_trusted, zoo_options
 from ms_symtensor.tensor.graph import Graph
 from ms_symtensor.tensor.graph_file import load as load_graph
 from ms_symtensor.tensor.scaling import Scaling
@@ -168,6 +167,8 @@ def planned(model: Model, request: Request, progress: Callable[[str], None] = la
     """
     found, graph = _planned(model, request, progress)
     if model.captured is not None:
+        from ms_symtensor.bridge.compiler.host import import_mindspore
+
         found = replace(found, made_with={**found.made_with, "mindspore": import_mindspore().__version__})
     return found, graph
 

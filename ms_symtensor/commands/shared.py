@@ -73,7 +73,8 @@ def know_operators(plan: Plan, graph: Graph) -> None:
     from ms_symtensor.ops.registry import is_known
 
     if "factory" in plan.source and not all(op.body or is_known(op.type) for op in graph.ops):
-        from ms_symtensor.bridge.apply.load_network import require_trusted, run_file
+        from ms_symtensor.bridge.apply.load_network import run_file
+        from ms_symtensor.strategy.source import require_trusted
 
         require_trusted(plan)
         run_file(plan.source["factory"])

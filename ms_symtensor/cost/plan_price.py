@@ -25,16 +25,14 @@ from ms_symtensor.cost.stage_time import (
 from ms_symtensor.cost.step import TIMES, memory_B
 from ms_symtensor.program.fusion import fused_program
 from ms_symtensor.program.meanings import Meanings, meanings
-from ms_symtensor.program.partition import partition
 from ms_symtensor.program.pipeline import Pipeline
 from ms_symtensor.program.program import ParameterPlacement, Program
 from ms_symtensor.program.settings import Settings, StagePlan
 from ms_symtensor.program.stage_memory import stage_activation_peak_B
-from ms_symtensor.program.stage_program import StageProgram, partition_stages
+from ms_symtensor.program.stage_program import Programs, StageProgram, programs_of
 from ms_symtensor.tensor.graph import Graph
 
 _Name = TypeVar("_Name")
-Programs = Sequence[Program] | Sequence[StageProgram]
 
 
 @dataclass(frozen=True)
@@ -101,13 +99,6 @@ class PlanPrice:
     @property
     def peak_memory_B(self) -> int:
         return max(self.stage_peaks_B)
-
-
-def programs_of(graph: Graph, stages: Sequence[StagePlan], pipeline: Pipeline | None, known: Meanings) -> Programs:
-    """One program for all ranks; with micro-batches one for every stage. Errors: those of `partition`."""
-    if pipeline is None:
-        return [partition(graph, stages[0], known=known)]
-    return partition_stages(graph, stages, pipeline, known=known)
 
 
 def plan_bill(

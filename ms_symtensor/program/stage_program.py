@@ -154,3 +154,24 @@ def partition_stages(
         )
         for part, stage in zip(parts, stages, strict=True)
     )
+
+
+Programs = Sequence[Program] | Sequence[StageProgram]
+
+
+def programs_of(
+    graph: Graph, stages: Sequence[StagePlan], pipeline: Pipeline | None, known: Meanings | None = None
+) -> Programs:
+    """One program for all ranks; with micro-batches one for every stage. The last ones of a graph are kept: a plan's price and
+    its report are made from the same. Errors: those of `partition` and `partition_stages`.
+    """
+    asked, kept = (tuple(stages), pipeline), graph.derived
+    if kept.get("programs are of") != asked:
+        kept["programs"] = (
+            (partition(graph, stages[0], known=known),)
+            if pipeline is None
+            else partition_stages(graph, stages, pipeline, known=known)
+        )
+        kept["programs are of"] = asked
+    found: Programs = kept["programs"]
+    return found

@@ -2,9 +2,8 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ms_symtensor.bridge.judge.verify import Verdict
 from ms_symtensor.program.program import COLLECTIVES
 from ms_symtensor.program.stage_memory import stage_activation_peak_B, stage_in_flight
 from ms_symtensor.program.stage_program import StageProgram
@@ -12,6 +11,9 @@ from ms_symtensor.report.text import run_text, size, table
 from ms_symtensor.report.verdict_report import verdict_json, verdict_text
 from ms_symtensor.strategy.plan import Plan
 from ms_symtensor.tensor.graph import Graph, TensorType
+
+if TYPE_CHECKING:  # plans are reported without what talks to the compiler
+    from ms_symtensor.bridge.judge.verify import Verdict
 
 
 def stages_text(plan: Plan, graph: Graph, programs: Sequence[StageProgram]) -> str:
@@ -39,7 +41,7 @@ def stages_text(plan: Plan, graph: Graph, programs: Sequence[StageProgram]) -> s
     return table(rows, head, right=(3, 4, 5, 6, 7, 8))
 
 
-def verdicts_json(verdicts: Sequence[Verdict]) -> dict[str, Any]:
+def verdicts_json(verdicts: Sequence["Verdict"]) -> dict[str, Any]:
     """The keys of `verdict_json`, over the ranks of all stages: counts are sums, bytes those of the largest stage. `stages`
     has each of them.
     """
@@ -73,7 +75,7 @@ def verdicts_json(verdicts: Sequence[Verdict]) -> dict[str, Any]:
     }
 
 
-def verdicts_text(verdicts: Sequence[Verdict]) -> str:
+def verdicts_text(verdicts: Sequence["Verdict"]) -> str:
     """The verdict on one rank of every stage, and on all."""
     passed = all(verdict.passed for verdict in verdicts)
     texts = [verdict_text(verdict) for verdict in verdicts]

@@ -1,18 +1,20 @@
 """What MindSpore's compiler said, for people and for programs."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ms_symtensor.bridge.judge.audit import Audit
-from ms_symtensor.bridge.judge.comparison import Comparison
-from ms_symtensor.bridge.judge.verify import Verdict
 from ms_symtensor.program.program import UNKNOWN_B
 from ms_symtensor.report.text import seconds, share, size, table
+
+if TYPE_CHECKING:  # plans are reported without what talks to the compiler
+    from ms_symtensor.bridge.judge.audit import Audit
+    from ms_symtensor.bridge.judge.comparison import Comparison
+    from ms_symtensor.bridge.judge.verify import Verdict
 
 SHOWN = 20
 """Rows of long lists that are printed; JSON has them all."""
 
 
-def verdict_json(verdict: Verdict) -> dict[str, Any]:
+def verdict_json(verdict: "Verdict") -> dict[str, Any]:
     """The verdict by the keys that `symtensor verify --json` promises; figures that do not exist are None."""
     found = verdict.comparison
     return {
@@ -44,7 +46,7 @@ def verdict_json(verdict: Verdict) -> dict[str, Any]:
     }
 
 
-def verdict_text(verdict: Verdict) -> str:
+def verdict_text(verdict: "Verdict") -> str:
     """The verdict in a few lines."""
     head = f"MindSpore {verdict.mindspore}, rank {verdict.rank}, compiled in {seconds(verdict.compile_time_s)}"
     if not verdict.accepted:
@@ -74,7 +76,7 @@ def verdict_text(verdict: Verdict) -> str:
     return "\n".join(lines)
 
 
-def audit_json(audit: Audit) -> dict[str, Any]:
+def audit_json(audit: "Audit") -> dict[str, Any]:
     """`verdict_json`, and `costs`: the collectives of each operator, with predicted seconds, the most expensive first."""
     return verdict_json(audit.verdict) | {
         "device_num": audit.device_num,
@@ -95,7 +97,7 @@ def audit_json(audit: Audit) -> dict[str, Any]:
     }
 
 
-def audit_text(audit: Audit) -> str:
+def audit_text(audit: "Audit") -> str:
     """The verdict, and, where the program is predicted, a table of what the strategies cost."""
     if audit.verdict.comparison is None:
         return verdict_text(audit.verdict)
@@ -129,7 +131,7 @@ def audit_text(audit: Audit) -> str:
     return "\n".join(lines)
 
 
-def _order_json(found: Comparison | None) -> dict[str, Any]:
+def _order_json(found: "Comparison | None") -> dict[str, Any]:
     """Which gathers wait for which, where MindSpore is told an order."""
     if found is None or not (found.predicted_order or found.compiled_order):
         return {}
@@ -142,7 +144,7 @@ def _order_json(found: Comparison | None) -> dict[str, Any]:
     }
 
 
-def _order(found: Comparison) -> str:
+def _order(found: "Comparison") -> str:
     predicted, compiled = set(found.predicted_order), set(found.compiled_order)
     numbers = f"{len(found.predicted_order)} predicted control edges, {len(found.compiled_order)} compiled"
     if predicted == compiled:
@@ -151,7 +153,7 @@ def _order(found: Comparison) -> str:
     return f"{numbers}: NOT equal, such as {first[1]} behind {first[0]}"
 
 
-def _activations(found: Comparison) -> str:
+def _activations(found: "Comparison") -> str:
     if UNKNOWN_B in (found.predicted_activations_B, found.compiled_activations_B):
         return "not compared: some sizes are known at run time only"
     apart = abs(found.predicted_activations_B - found.compiled_activations_B)

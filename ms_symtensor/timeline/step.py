@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from ms_symtensor.cost.bill import Written
 from ms_symtensor.cost.node_time import NodeTime, node_times
-from ms_symtensor.cost.plan_price import PlanPrice, plan_bill, priced, programs_of, seconds_of_stages
+from ms_symtensor.cost.plan_price import PlanPrice, plan_bill, priced, seconds_of_stages
 from ms_symtensor.cost.runtime import runtime_of
 from ms_symtensor.cost.stage_time import StageSeconds
 from ms_symtensor.errors import InputError
@@ -13,7 +13,7 @@ from ms_symtensor.program.fusion import fused_program
 from ms_symtensor.program.meanings import Meanings, meanings
 from ms_symtensor.program.program import Program
 from ms_symtensor.program.schedule import PipelineSchedule
-from ms_symtensor.program.stage_program import StageProgram
+from ms_symtensor.program.stage_program import StageProgram, programs_of
 from ms_symtensor.strategy.as_run import as_run_by
 from ms_symtensor.strategy.plan import Plan
 from ms_symtensor.tensor.graph import Graph

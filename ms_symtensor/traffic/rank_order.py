@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 from itertools import combinations, pairwise, permutations
 
 from ms_symtensor.cluster.topology import Cluster
-from ms_symtensor.cost.plan_price import PlanBill, Programs, plan_bill, priced
+from ms_symtensor.cost.plan_price import PlanBill, plan_bill, priced
 from ms_symtensor.cost.runtime import Runtime, runtime_of
+from ms_symtensor.program.stage_program import Programs
 from ms_symtensor.strategy.plan import Plan
 from ms_symtensor.tensor.graph import Graph
 from ms_symtensor.traffic.exchanged import Message, messages

@@ -18,7 +18,7 @@ from ms_symtensor.bridge.capture.scopes import fresh_scopes
 from ms_symtensor.bridge.compiler.host import import_mindspore
 from ms_symtensor.errors import EndedBySignal, InputError, SymTensorError
 from ms_symtensor.strategy.plan import Plan
-from ms_symtensor.streams import notice
+from ms_symtensor.strategy.source import require_function, require_trusted, zoo_options
 from ms_symtensor.tensor.graph import Graph
 
 _WITHOUT_KERNEL = re.compile(r"^The kernel \w+ unregistered|^Create kernelmod for op \w+ failed")
@@ -76,19 +76,6 @@ def load_planned(plan: Plan) -> Network:
     return load_network(plan.source)
 
 
-def require_trusted(plan: Plan) -> None:
-    """Say on the standard error stream which file of `plan` runs; InputError unless it may."""
-    place = plan.source.get("factory")
-    if place is None:
-        return
-    if not plan.trusted:
-        raise InputError(
-            f"the plan runs {place}, and is not as this user's own `symtensor plan` made it: read that file, then give --trust"
-            " (SYMTENSOR_TRUST=1; in Python load_plan(dir, trust=True))"
-        )
-    notice(f"running {place}, which the plan names")
-
-
 def load_with_graph(plan: Plan) -> tuple[Any, tuple[Any, ...], Graph]:
     """The network of `plan`, as `load_planned`, and its graph."""
     require_trusted(plan)
@@ -114,24 +101,6 @@ def whole_graph(plan: Plan) -> Graph:
     """The graph of the network that `plan` describes at the whole batch."""
     require_trusted(plan)
     return with_graph({**plan.source, "batch_size": str(plan.global_batch_size)})[2]
-
-
-def zoo_options(source: Mapping[str, str]) -> dict[str, Any]:
-    """The options of `model_zoo.dimensions_of` that `source` holds as texts."""
-    options: dict[str, Any] = {
-        name: source[name]
-        for name in ("attention", "compute_dtype", "experts", "dimensions", "phase")
-        if name in source
-    }
-    try:
-        numbers = ("num_layers", "dense_layers", "seq_length", "batch_size", "token_groups", "lora")
-        options |= {name: int(source[name]) for name in numbers if name in source}
-        options |= {name: float(source[name]) for name in ("load_imbalance",) if name in source}
-    except ValueError as error:
-        raise InputError(f"the plan's source {dict(source)} holds a number that is none: plan again") from error
-    if "lazy_inline" in source:
-        options["lazy_inline"] = source["lazy_inline"] == "True"
-    return options
 
 
 def load_factory(place: str) -> Network:
@@ -183,13 +152,6 @@ def run_file(place: str) -> None:
     import_mindspore()
     path, _, name = place.rpartition(":")
     _function(Path(path), name, place)
-
-
-def require_function(place: str) -> None:
-    """InputError if `place` is a file without a function in it."""
-    if ":" not in place:
-        file = place if place.endswith(".py") else "file.py"
-        raise InputError(f"{place} names no function: give {file}:factory, a function that returns (cell, inputs)")
 
 
 def _require_readable(path: Path) -> None:

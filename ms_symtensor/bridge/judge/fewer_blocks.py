@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from ms_symtensor.bridge.apply.load_network import zoo_options
 from ms_symtensor.errors import InputError
 from ms_symtensor.ops.placement import OpStrategy
 from ms_symtensor.program.pipeline import Pipeline
 from ms_symtensor.program.settings import StagePlan
 from ms_symtensor.strategy.file import check
 from ms_symtensor.strategy.plan import Plan
+from ms_symtensor.strategy.source import zoo_options
 from ms_symtensor.strategy.stages import pipeline_stages
 from ms_symtensor.tensor.graph import Graph
 

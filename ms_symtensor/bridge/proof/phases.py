@@ -17,7 +17,6 @@ from typing import Any
 import numpy
 
 from ms_symtensor.bridge.apply.apply import apply, parallel_config
-from ms_symtensor.bridge.apply.load_network import zoo_options
 from ms_symtensor.bridge.compiler.host import import_mindspore
 from ms_symtensor.bridge.judge.fewer_blocks import carried
 from ms_symtensor.bridge.proof.comparison import Difference, difference, scale_of
@@ -33,6 +32,7 @@ from ms_symtensor.bridge.proof.workspace import Results, begin, read_results, wr
 from ms_symtensor.errors import InfeasibleError, InputError, InvalidStrategyError
 from ms_symtensor.program.settings import StagePlan
 from ms_symtensor.strategy.plan import Plan
+from ms_symtensor.strategy.source import zoo_options
 
 PREFILL, DECODE = "prefill", "decode"
 _LAYER, _PLAN = re.compile(r"^layers\.(\d+)\."), re.compile(r"(prefill|decode)(?:_(\d+))?")

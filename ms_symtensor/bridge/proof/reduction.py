@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from ms_symtensor.bridge.apply.load_network import zoo_options
 from ms_symtensor.bridge.judge.fewer_blocks import carried
 from ms_symtensor.bridge.proof.fewer_ranks import on_first_ranks
 from ms_symtensor.errors import InfeasibleError, InputError, InvalidStrategyError
@@ -23,6 +22,7 @@ from ms_symtensor.program.program import Collective
 from ms_symtensor.program.settings import Settings, StagePlan
 from ms_symtensor.program.stage_program import partition_stages
 from ms_symtensor.strategy.plan import Plan
+from ms_symtensor.strategy.source import zoo_options
 from ms_symtensor.tensor.graph import Graph
 
 if TYPE_CHECKING:

@@ -56,12 +56,12 @@ class Estimate:
         }
 
 
-def divided(row: Candidate, limit_B: float | Sequence[float]) -> Estimate | None:
-    """The stages of `row` that fit, and what the step then takes."""
+def divided(row: Candidate, limit_B: float | Sequence[float], cutoff_s: float = math.inf) -> Estimate | None:
+    """The stages of `row` that fit, and what the step then takes; None where none do, or none in less than `cutoff_s`."""
     chain = row.chain
     recomputed = row.problem.limits.recomputed(int(chain.blocks[-1]))
     shape = row.shape
-    stages = divide(chain, shape.stages, shape.schedule, limit_B, recomputed)
+    stages = divide(chain, shape.stages, shape.schedule, limit_B, recomputed, cutoff_s - borders_s(row))
     return None if stages is None else estimated(row, stages)
 
 

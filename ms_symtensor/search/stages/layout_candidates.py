@@ -169,26 +169,40 @@ class ConfigGroup:
         saved = (weights.saved_B * (fast.kept_B - fast.kept_recomputed_B))[1:-1].sum(axis=0)
         recomputation = (weights.recompute_s * fast.recompute_s)[1:-1].sum(axis=0)
         price = np.where(np.isfinite(recomputation), recomputation, 0.0) / np.maximum(saved, 1.0)
-        count, shares = len(which), self._shares
-        paths = [(weights, share, 1.0) for share in shares] + [(weights.in_no_time, 1.0, 1.0)]
-        paths += [(weights, shares[0], factor) for factor in SELECTIVE] if self.problem.selects else []
-        paths += [(weights, shares[1], DEAR)]
-        several = np.tile(np.arange(count), len(paths))
-        prices = np.concatenate([factor * price for _, _, factor in paths])
+        (least_share, most_share), every = self._shares, np.arange(len(which))
+        paths = [
+            (every, weights, least_share, 1.0),
+            (every, weights, most_share, 1.0),
+            (every, weights.in_no_time, 1.0, 1.0),
+        ]
+        # Bounds are of every shape; where bytes are dearer or cheaper, those that differ in virtual stages alone share a layout,
+        # that of the most virtual stages: such plans are the fastest ones.
+        last, of_last = self._alike(which)
+        paths += [(last, weights, least_share, factor) for factor in SELECTIVE] if self.problem.selects else []
+        paths += [(last, weights, most_share, DEAR)]
         least = self._least(
-            which[several],
-            Weights.beside([one for one, _, _ in paths]),
-            np.repeat([s for _, s, _ in paths], count),
-            prices,
+            np.concatenate([which[of] for of, _, _, _ in paths]),
+            Weights.beside([one.of(of) for of, one, _, _ in paths]),
+            np.concatenate([np.full(len(of), share) for of, _, share, _ in paths]),
+            np.concatenate([factor * price[of] for of, _, _, factor in paths]),
         )
-        *values, free = least.value.reshape(len(paths), -1)[:3] - price * limit_B - hidden_s
+        *values, free_s = least.value[: 3 * len(which)].reshape(3, -1) - price * limit_B - hidden_s
         bound = np.maximum(bound, np.min(values, axis=0))
-        first = [row.bound_by(float(least_s)) for row, least_s in zip(among, bound, strict=True)]
-        chosen = [way for way in range(len(paths)) if way != 2]
-        choices = least.assignment.reshape(len(paths), count, -1)[chosen].reshape(len(chosen) * count, -1)
-        dear = self.rows_of(np.tile(which, len(chosen)), choices, np.tile(bound, len(chosen)))
-        holds = free if self.problem.selects else bound
-        return first + dear, {row.shape: float(bound_s) for row, bound_s in zip(among, holds, strict=True)}
+        found = [row.bound_by(float(least_s)) for row, least_s in zip(among, bound, strict=True)]
+        none, most, _, *others = np.split(least.assignment, np.cumsum([len(of) for of, *_ in paths])[:-1])
+        for choices in (none, most, *(some[of_last] for some in others)):
+            found += self.rows_of(which, choices, bound)
+        holds = free_s if self.problem.selects else bound
+        return found, {row.shape: float(bound_s) for row, bound_s in zip(among, holds, strict=True)}
+
+    def _alike(self, which: Numbers) -> tuple[Numbers, Numbers]:
+        """Of the shapes `which` the places of those with the most virtual stages among those that differ in these alone, and for
+        each of `which` the number of its own among them.
+        """
+        kinds = [(self.shapes[n].stages, self.shapes[n].micro_batch_num, int(self.members[n])) for n in which.tolist()]
+        last = {kind: place for place, kind in enumerate(kinds)}
+        number = {kind: n for n, kind in enumerate(last)}
+        return np.array([*last.values()], dtype=np.intp), np.array([number[kind] for kind in kinds], dtype=np.intp)
 
     @property
     def _shares(self) -> tuple[float, float]:

@@ -81,7 +81,7 @@ class Incumbents:
 
     def __init__(self, limit_B: float, incumbent_s: float) -> None:
         self._limit_B, self._known_s = limit_B, incumbent_s
-        self._known: dict[tuple, Estimate | None] = {}
+        self._seen: set[tuple] = set()
         self._found: dict[StepLayout, Estimate] = {}
         self._times_s: list[float] = []  # of `_found`, rising
         self._refused: set[StepLayout] = set()
@@ -100,13 +100,23 @@ class Incumbents:
         worst_s = self.worst_s
         every = [(max(row.bound_s, quickest_s(row)), row) for row in rows if row.bound_s < worst_s]
         for least_s, row in sorted(every, key=lambda pair: pair[0]):
-            worst_s = self.worst_s
-            if least_s < worst_s or (row.bound_s < worst_s and row.shape in self._refused):
+            if least_s < self._cutoff_s(row) or (row.bound_s < self.worst_s and row.shape in self._refused):
                 self._look_at(row)
 
+    def _cutoff_s(self, row: Candidate) -> float:
+        """What a step of `row` must be faster than to be of interest."""
+        known = self._found.get(row.shape)
+        return self.worst_s if known is None else min(self.worst_s, known.step_time_s)
+
     def _look_at(self, row: Candidate) -> None:
-        one, known = self._divided(row), self._found.get(row.shape)
-        if one is not None and (known is None or one.step_time_s < known.step_time_s):
+        key = row.shape, row.level, row.choice.tobytes()
+        if key in self._seen:
+            return
+        self._seen.add(key)
+        # Of every shape it is known whether something fits.
+        cutoff_s = self._cutoff_s(row) if row.shape in self._found else math.inf
+        one = divided(row, self._limit_B, cutoff_s)
+        if one is not None and one.step_time_s < cutoff_s:
             self._found[row.shape] = one
             self._times_s = sorted(e.step_time_s for e in self._found.values())
         if row.shape in self._found:
@@ -127,12 +137,6 @@ class Incumbents:
             sorted(self._found.values(), key=lambda e: (e.step_time_s, e.shape.stages, len(e.shape.mesh), e.shape.mesh))
         )
         return ScreeningResult(best, candidates, tuple(refused), tuple(ordered), tuple(screened))
-
-    def _divided(self, row: Candidate) -> Estimate | None:
-        key = row.shape, row.level, row.choice.tobytes()
-        if key not in self._known:
-            self._known[key] = divided(row, self._limit_B)
-        return self._known[key]
 
 
 def screen(

@@ -61,8 +61,10 @@ def divide(
     turns: PipelineSchedule,
     limit_B: float | Sequence[float],
     recomputed: tuple[int, int] | None = None,
+    cutoff_s: float = inf,
 ) -> tuple[Stage, ...] | None:
-    """The stages of the fastest step that fit `limit_B`, one number for all or one for each; None if nothing fits.
+    """The stages of the fastest step that fit `limit_B`, one number for all or one for each; None if nothing fits, or nothing
+    that does is faster than `cutoff_s`.
 
     Of several model chunks each has one block at least. `recomputed`: the least and the most of the blocks that are recomputed
     (default: as needed). Of few that may be, no stage has more than a share; further ones are put where the pace is slowest:
@@ -72,13 +74,13 @@ def divide(
     blocks = int(chain.blocks[-1])
     least, most = recomputed or (0, blocks)
     if 0 < blocks <= least:
-        found = divided_chain(Chain([part.recomputed for part in chain.parts]), limits_B, turns)
+        found = divided_chain(Chain([part.recomputed for part in chain.parts]), limits_B, turns, cutoff_s=cutoff_s)
         return None if found is None else tuple(replace(stage, recomputed=stage.blocks) for stage in found)
     share = most
-    found = divided_chain(chain, limits_B, turns, share)
+    found = divided_chain(chain, limits_B, turns, share, cutoff_s)
     while found is not None and sum(stage.recomputed for stage in found) > most:
         share = max(share // 2, most // stages) if share * stages > 2 * most else share - 1
-        found = divided_chain(chain, limits_B, turns, share)
+        found = divided_chain(chain, limits_B, turns, share, cutoff_s)
     return None if found is None else _with_more(chain, found, turns, least)
 
 
@@ -94,14 +96,15 @@ def _with_more(chain: Chain, found: tuple[Stage, ...], turns: PipelineSchedule, 
 
 
 def divided_chain(
-    chain: Chain, limits_B: Sequence[float], turns: PipelineSchedule, most: float = inf
+    chain: Chain, limits_B: Sequence[float], turns: PipelineSchedule, most: float = inf, cutoff_s: float = inf
 ) -> tuple[Stage, ...] | None:
-    """The stages with which a step is the fastest, that fit, each with at most so many recomputed blocks; None where none fits.
+    """The stages with which a step is the fastest, that fit, each with at most so many recomputed blocks; None where none fits,
+    or where a run of the chain on each takes `cutoff_s` or more.
 
     A stage of several model chunks holds no run of the chain. Where blocks differ, those that stages hold by one division are
     put one after the other, and divided again: the best of a few such divisions is a good one, but need not be the best.
     """
-    found = _divided_run(chain, limits_B, turns, most)
+    found = _divided_run(chain, limits_B, turns, most, cutoff_s)
     if turns.interleave == 1:
         return found
     best, tried = None, set[tuple[int, ...]]()
@@ -134,20 +137,26 @@ def _held_so(
 
 
 def _divided_run(
-    chain: Chain, limits_B: Sequence[float], turns: PipelineSchedule, most: float
+    chain: Chain, limits_B: Sequence[float], turns: PipelineSchedule, most: float, cutoff_s: float = inf
 ) -> tuple[Stage, ...] | None:
-    """The fastest stages that hold runs of `chain`, which fit; None where none do.
+    """The fastest stages that hold runs of `chain`, which fit; None where none do, or none in less than `cutoff_s`.
 
     First those with the smallest pace; then, stage by stage that ends the step latest, those with a larger one that end sooner.
     """
     on = _Stages(chain, limits_B, turns, most)
     least_s = chain.once_s[min(2, len(chain.parts)) if len(limits_B) > 1 else -1]  # the first stage waits for no other
-    best = found = on.fastest()
-    if best is None or len(limits_B) == 1:
-        return best
-    while found is not None and (end_s := _ending_s(found, turns)) > (1 + PACE_TOLERANCE) * least_s:
-        pace_s = (step_s(best, turns) - chain.each_s[-1] / turns.interleave - least_s) / turns.slowest
-        found = on.fastest(pace_s, (1 - PACE_TOLERANCE) * end_s)
+
+    def slowest_s(most_s: float) -> float:
+        """The largest pace at which a step may take less than `most_s`."""
+        return (most_s - chain.each_s[-1] / turns.interleave - least_s) / turns.slowest
+
+    if len(limits_B) == 1:
+        return on.fastest()
+    best = found = on.fastest(slowest_s(cutoff_s))
+    while (
+        best is not None and found is not None and (end_s := _ending_s(found, turns)) > (1 + PACE_TOLERANCE) * least_s
+    ):
+        found = on.fastest(slowest_s(step_s(best, turns)), (1 - PACE_TOLERANCE) * end_s)
         if found is not None and step_s(found, turns) < step_s(best, turns):
             best = found
     return best

@@ -144,6 +144,10 @@ class Weights:
         inside[[0, -1]] = 0.0
         return replace(self, recompute_s=np.zeros_like(self.recompute_s), saved_B=self.kept_B * inside)
 
+    def of(self, members: NDArray[np.intp]) -> "Weights":
+        """Those of `members`."""
+        return Weights(*(getattr(self, field.name)[:, members] for field in fields(Weights)))
+
     @staticmethod
     def beside(every: Sequence["Weights"]) -> "Weights":
         """All of `every`, one after the other."""

@@ -144,14 +144,15 @@ def _divided_run(
     First those with the smallest pace; then, stage by stage that ends the step latest, those with a larger one that end sooner.
     """
     on = _Stages(chain, limits_B, turns, most)
-    least_s = chain.once_s[min(2, len(chain.parts)) if len(limits_B) > 1 else -1]  # the first stage waits for no other
+    if len(limits_B) == 1:
+        only = on.fastest()
+        return only if only is not None and step_s(only, turns) < cutoff_s else None
+    least_s = chain.once_s[min(2, len(chain.parts))]  # the first stage waits for no other
 
     def slowest_s(most_s: float) -> float:
         """The largest pace at which a step may take less than `most_s`."""
         return (most_s - chain.each_s[-1] / turns.interleave - least_s) / turns.slowest
 
-    if len(limits_B) == 1:
-        return on.fastest()
     best = found = on.fastest(slowest_s(cutoff_s))
     while (
         best is not None and found is not None and (end_s := _ending_s(found, turns)) > (1 + PACE_TOLERANCE) * least_s

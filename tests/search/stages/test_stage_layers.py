@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ms_symtensor.program.schedule import PipelineSchedule
 from ms_symtensor.search.folded.chain import Chain, Part
-from ms_symtensor.search.stages.stage_layers import divide, laid_out
+from ms_symtensor.search.stages.stage_layers import divide, laid_out, step_s
 
 SECONDS = st.integers(1, 9).map(float)
 BYTES = st.integers(0, 6).map(float)
@@ -95,6 +95,19 @@ def test_of_two_kinds_of_blocks_what_is_found_fits_and_is_no_faster_than_can_be(
         assert best is not None and max(s.each_s for s in found) >= best * (1 - 1e-9)
         assert max(s.peak_B for s in found) <= limit_B
         assert sum(s.blocks for s in found) == sum(p.is_block for p in chain)
+
+
+@settings(max_examples=200)
+@given(chains(), st.integers(1, 3), st.integers(3, 6), st.integers(5, 80), st.sampled_from((1, 2)))
+def test_only_what_is_faster_than_a_cutoff_is_looked_for(chain, stages, micro_batch_num, limit_B, interleave):
+    turns = PipelineSchedule(micro_batch_num, interleave if stages > 1 else 1)
+    found = divide(Chain(chain), stages, turns, limit_B)
+    if found is None:
+        return
+    step = step_s(found, turns)
+    near = divide(Chain(chain), stages, turns, limit_B, cutoff_s=1.01 * step)
+    assert near is not None and step_s(near, turns) == pytest.approx(step, rel=1e-5)
+    assert divide(Chain(chain), stages, turns, limit_B, cutoff_s=0.5 * step) is None
 
 
 def test_a_heavy_head_leaves_fewer_blocks_on_its_stage():

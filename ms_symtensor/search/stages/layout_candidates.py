@@ -169,17 +169,18 @@ class ConfigGroup:
         saved = (weights.saved_B * (fast.kept_B - fast.kept_recomputed_B))[1:-1].sum(axis=0)
         recomputation = (weights.recompute_s * fast.recompute_s)[1:-1].sum(axis=0)
         price = np.where(np.isfinite(recomputation), recomputation, 0.0) / np.maximum(saved, 1.0)
-        (least_share, most_share), every = self._shares, np.arange(len(which))
+        (least_share, most_share), every, selects = self._shares, np.arange(len(which)), self.problem.selects
         paths = [
             (every, weights, least_share, 1.0),
             (every, weights, most_share, 1.0),
             (every, weights.in_no_time, 1.0, 1.0),
         ]
-        # Bounds are of every shape; where bytes are dearer or cheaper, those that differ in virtual stages alone share a layout,
-        # that of the most virtual stages: such plans are the fastest ones.
-        last, of_last = self._alike(which)
-        paths += [(last, weights, least_share, factor) for factor in SELECTIVE] if self.problem.selects else []
-        paths += [(last, weights, most_share, DEAR)]
+        # Bounds are of every shape. Layouts at other prices are shared by those that differ in virtual stages alone: at a price
+        # of the fewest, and at two of the most.
+        fewest, most, group = self._alike(which)
+        if selects:
+            paths += [(of, weights, least_share, factor) for of, factor in zip((fewest, most), SELECTIVE, strict=True)]
+        paths += [(most, weights, most_share, DEAR)]
         least = self._least(
             np.concatenate([which[of] for of, _, _, _ in paths]),
             Weights.beside([one.of(of) for of, one, _, _ in paths]),
@@ -189,20 +190,20 @@ class ConfigGroup:
         *values, free_s = least.value[: 3 * len(which)].reshape(3, -1) - price * limit_B - hidden_s
         bound = np.maximum(bound, np.min(values, axis=0))
         found = [row.bound_by(float(least_s)) for row, least_s in zip(among, bound, strict=True)]
-        none, most, _, *others = np.split(least.assignment, np.cumsum([len(of) for of, *_ in paths])[:-1])
-        for choices in (none, most, *(some[of_last] for some in others)):
+        none, whole, _, *others = np.split(least.assignment, np.cumsum([len(of) for of, *_ in paths])[:-1])
+        for choices in (none, whole, *(some[group] for some in others)):
             found += self.rows_of(which, choices, bound)
-        holds = free_s if self.problem.selects else bound
+        holds = free_s if selects else bound
         return found, {row.shape: float(bound_s) for row, bound_s in zip(among, holds, strict=True)}
 
-    def _alike(self, which: Numbers) -> tuple[Numbers, Numbers]:
-        """Of the shapes `which` the places of those with the most virtual stages among those that differ in these alone, and for
-        each of `which` the number of its own among them.
+    def _alike(self, which: Numbers) -> tuple[Numbers, Numbers, Numbers]:
+        """The shapes `which` in groups that differ in virtual stages alone: the places of those with the fewest and with the most
+        of every group, and the group of each of `which`.
         """
         kinds = [(self.shapes[n].stages, self.shapes[n].micro_batch_num, int(self.members[n])) for n in which.tolist()]
-        last = {kind: place for place, kind in enumerate(kinds)}
-        number = {kind: n for n, kind in enumerate(last)}
-        return np.array([*last.values()], dtype=np.intp), np.array([number[kind] for kind in kinds], dtype=np.intp)
+        _, fewest, group = np.unique(kinds, axis=0, return_index=True, return_inverse=True)
+        _, behind = np.unique(kinds[::-1], axis=0, return_index=True)
+        return fewest, len(kinds) - 1 - behind, group.reshape(-1)
 
     @property
     def _shares(self) -> tuple[float, float]:

@@ -31,7 +31,7 @@ def uniform_inputs(graph: Graph, names: tuple[str, ...]) -> Iterator[dict[str, f
     found = [1.0, 0.0]
     for op in graph.ops:
         for source in flat(op.inputs):
-            for number in _numbers(source):
+            if (number := number_of(source)) is not None:
                 found += [number, number + 1, number - 1]
     yield from (dict(zip(names, chosen, strict=True)) for chosen in product(dict.fromkeys(found), repeat=len(names)))
 
@@ -68,11 +68,13 @@ def _argument(source: Source, known: Mapping[Source, Array]) -> Any:
     return known[source]
 
 
-def _numbers(source: Source) -> Iterator[float]:
-    if isinstance(source, Constant) and source.tensor is not None and source.elements and len(source.elements) == 1:
-        yield source.elements[0]
-    elif isinstance(source, Constant) and isinstance(source.value, int | float):
-        yield float(source.value)
+def number_of(source: Source) -> float | None:
+    """The number that a constant is."""
+    if not isinstance(source, Constant):
+        return None
+    if source.tensor is not None:
+        return source.elements[0] if source.elements is not None and len(source.elements) == 1 else None
+    return float(source.value) if isinstance(source.value, int | float) else None
 
 
 def _axes(axis: Any) -> tuple[int, ...] | None:

@@ -9,13 +9,7 @@ never made one. Depends behind each other are one.
 from collections.abc import Callable
 
 from ms_symtensor.tensor.graph import LAZY_INLINE, Graph
-
-Scope = tuple[str, ...]
-
-
-def scope_of(name: str) -> Scope:
-    """The attribute names of the cells in which MindSpore runs the operator `name`, from the network on."""
-    return tuple(part.split("-", 1)[0] for part in name.split("/")[1:-1])
+from ms_symtensor.tensor.names import scope_of
 
 
 def read_from_outside(graph: Graph) -> Callable[[str, str], bool] | None:

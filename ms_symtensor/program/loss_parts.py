@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from ms_symtensor.ops.registry import Rule
 from ms_symtensor.program.micro_loss import ADDITIONS, Factor, Reader, factor_of_loss, factor_of_term, is_zero
-from ms_symtensor.tensor.graph import Graph, InputRef, Op, OpOutput, Source, flat, makers_of, sources_of
+from ms_symtensor.tensor.graph import Graph, InputRef, Op, OpOutput, Source, makers_behind, sources_of
+from ms_symtensor.tensor.names import scope_of
 
 Path = tuple[str, ...]
 
@@ -63,7 +64,7 @@ def _results(graph: Graph, reader: Reader) -> Iterator[tuple[Source, tuple[Path,
     """The results of the outermost cells that give one number, one term, each with path and term."""
     inside: dict[Path, list[Op]] = {}
     for op in graph.ops:
-        path = _path(op)
+        path = scope_of(op.name)
         for depth in range(1, len(path) + 1):
             inside.setdefault(path[:depth], []).append(op)
     taken: list[Path] = []
@@ -89,11 +90,6 @@ def _is_of(graph: Graph, result: OpOutput, path: Path) -> bool:
     return bool(op.primitive) and op.cell[: len(path)] == path
 
 
-def _path(op: Op) -> Path:
-    """The cell in which an operator runs, by attributes: its full name tells."""
-    return tuple(part.partition("-")[0] for part in op.name.split("/")[1:-1])
-
-
 def _tail(graph: Graph, results: frozenset[Source]) -> Mapping[str, tuple[int, ...]] | None:
     """What makes the loss of `results` alone; None if more than these is in it, or they are not kept apart."""
     carried: set[Source] = set(results)
@@ -116,19 +112,8 @@ def _are_apart(graph: Graph, results: Mapping[Source, tuple[Path, frozenset]], p
     """Whether no part reads the inputs that are filled where another one counts nothing."""
     some = {part.cell: set(part.factor.some) for part in parts}
     for result, (path, _) in results.items():
-        read = set(_inputs_of(graph, result))
+        sources = (source for name in makers_behind(graph, result) for source in sources_of(graph.op_by_name[name]))
+        read = {source.name for source in sources if isinstance(source, InputRef)}
         if any(read & names for cell, names in some.items() if cell != path):
             return False
     return True
-
-
-def _inputs_of(graph: Graph, result: Source) -> Iterator[str]:
-    """The inputs of which `result` is made."""
-    seen: set[str] = set()
-    waiting = [result.op] if isinstance(result, OpOutput) else []
-    while waiting:
-        op = graph.op_by_name[waiting.pop()]
-        if op.name not in seen:
-            seen.add(op.name)
-            yield from (source.name for source in flat(op.inputs) if isinstance(source, InputRef))
-            waiting += makers_of(op)

@@ -16,7 +16,7 @@ from math import isfinite
 from ms_symtensor.ops.loss import RULES as LOSSES
 from ms_symtensor.ops.registry import Rule, signature
 from ms_symtensor.ops.signature import Combine, view
-from ms_symtensor.program.count_values import filled, is_defined, uniform_inputs, value_of
+from ms_symtensor.program.count_values import filled, is_defined, number_of, uniform_inputs, value_of
 from ms_symtensor.program.samples import QUOTIENTS, Holds, adds_up, grown, is_linear
 from ms_symtensor.tensor.graph import (
     Constant,
@@ -27,7 +27,7 @@ from ms_symtensor.tensor.graph import (
     Source,
     TensorType,
     flat,
-    makers_of,
+    makers_behind,
     replaced,
     sources_of,
 )
@@ -205,7 +205,7 @@ class Reader:
 
     def _factor(self, op: Op, twin: Op) -> Fraction:
         """By how much more `op` multiplies the whole batch's sum by a number than that of a micro-batch."""
-        pair = [next(filter(None, map(_number, one.inputs)), None) for one in (op, twin)]
+        pair = [next(filter(None, map(number_of, one.inputs)), None) for one in (op, twin)]
         if op.type not in _DIVISIONS | _PRODUCTS or None in pair or pair[0] == pair[1]:
             return Fraction(1)
         micro, whole = (float(n) for n in pair if n is not None)
@@ -239,29 +239,14 @@ _REDUCTIONS = {0: "sum", 1: "mean"}
 """MindSpore's numbers (`Reduction` in mindapi/base/types.h)."""
 
 
-def _number(source: Source) -> float | None:
-    """The number that a constant is."""
-    if not isinstance(source, Constant):
-        return None
-    if source.tensor is not None:
-        return source.elements[0] if source.elements is not None and len(source.elements) == 1 else None
-    return float(source.value) if isinstance(source.value, int | float) else None
-
-
 def is_zero(source: Source) -> bool:
     """Whether adding `source` changes nothing."""
-    return isinstance(source, Constant) and (source == Constant() or _number(source) == 0)
+    return isinstance(source, Constant) and (source == Constant() or number_of(source) == 0)
 
 
 def _cone(graph: Graph, result: Source) -> Graph:
     """What makes `result` of the inputs, a graph of its own with names that tell nothing of where it stood."""
-    needed: set[str] = set()
-    waiting = [result.op] if isinstance(result, OpOutput) else []
-    while waiting:
-        name = waiting.pop()
-        if name not in needed:
-            needed.add(name)
-            waiting += makers_of(graph.op_by_name[name])
+    needed = makers_behind(graph, result)
     ops = [op for op in graph.ops if op.name in needed]
     names = {op.name: f"{op.type}-{number}" for number, op in enumerate(ops)}
 

@@ -281,6 +281,18 @@ def makers_of(op: Op) -> list[str]:
     return [source.op for source in sources_of(op) if isinstance(source, OpOutput)]
 
 
+def makers_behind(graph: Graph, result: Source) -> set[str]:
+    """The names of all operators that `result` is made by."""
+    found: set[str] = set()
+    waiting = [result.op] if isinstance(result, OpOutput) else []
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found.add(name)
+            waiting += makers_of(graph.op_by_name[name])
+    return found
+
+
 def replaced(source: Source, leaf: Callable[[Source], Source]) -> Source:
     """`source`, or every item of a tuple, as `leaf` tells."""
     if isinstance(source, TupleInput):

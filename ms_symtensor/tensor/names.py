@@ -9,12 +9,16 @@ SHORT_FORMS = {"attn": "attention", "ffn": "feed_forward", "mlp": "feed_forward"
 """What many networks call the parts of a block, and their names in the model zoo."""
 
 
+def scope_of(name: str) -> tuple[str, ...]:
+    """The attribute names of the cells in which MindSpore runs the operator `name`, from the network on."""
+    return tuple(part.split("-", 1)[0] for part in name.split("/")[1:-1])
+
+
 def path_of(op: Op) -> tuple[str, ...]:
     """The attribute names from the network to `op`, or the parts of its full name where it has no attribute."""
     path = (*op.cell, op.primitive) if op.primitive else ()
     if not path:
-        scope = [part.split("-", 1)[0] for part in op.name.split("/")[1:-1]]
-        path = (*scope, op.name.rsplit("/", 1)[-1])
+        path = (*scope_of(op.name), op.name.rsplit("/", 1)[-1])
     return path
 
 

@@ -11,6 +11,7 @@ from graphlib import CycleError, TopologicalSorter
 
 from ms_symtensor.bridge.compiler.node_graph import Node
 from ms_symtensor.tensor.graph import OpOutput, ParameterRef, flat
+from ms_symtensor.tensor.names import scope_of
 
 Blocks = dict[str, str | None]
 Around = dict[str, frozenset[str | None]]
@@ -250,7 +251,7 @@ def _shared(nodes: Sequence[Node], blocks: Mapping[str, str | None], certain: Co
 
 def _scope(node: Node) -> str | None:
     """The block that the scope of `node` names."""
-    return block_of_path([part.split("-", 1)[0] for part in node.name.split("/")[1:-1]])
+    return block_of_path(scope_of(node.name))
 
 
 def _split(block: str) -> tuple[str, int]:

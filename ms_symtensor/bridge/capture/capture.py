@@ -5,7 +5,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from ms_symtensor.bridge.capture.blocks import block_of_ops, block_of_path, in_block_order
-from ms_symtensor.bridge.capture.copies import without_copies
+from ms_symtensor.bridge.capture.copies import without_copies, without_generators
 from ms_symtensor.bridge.capture.element_types import with_types_of_bodies
 from ms_symtensor.bridge.capture.given import require_forward, require_network
 from ms_symtensor.bridge.capture.idle_reshapes import with_idle_reshapes
@@ -14,7 +14,6 @@ from ms_symtensor.bridge.capture.lone_blocks import without_lone_blocks
 from ms_symtensor.bridge.capture.merging import merged, unmerged
 from ms_symtensor.bridge.capture.morph import Body, body_of, is_morph, opaque
 from ms_symtensor.bridge.capture.own_backward import read_by
-from ms_symtensor.bridge.capture.random_state import without_generators
 from ms_symtensor.bridge.capture.scopes import fresh_scopes
 from ms_symtensor.bridge.compiler.executor import (
     front_end,
@@ -31,6 +30,7 @@ from ms_symtensor.bridge.compiler.stop_gradient import STAND_IN, visible
 from ms_symtensor.errors import CompilerError, InputError
 from ms_symtensor.tensor.copies import COPIES
 from ms_symtensor.tensor.graph import BPROP, LAZY_INLINE, Attribute, Graph, Op, Parameter, ParameterRef, flat
+from ms_symtensor.tensor.names import scope_of
 
 _TAG = "symtensor_id"  # a primitive attribute, present during a capture only
 _LEFT_OUT = {_TAG, "input_names", "output_names", "in_strategy", "out_strategy", "self_define_shard"}
@@ -184,7 +184,7 @@ def _backward_of(
     """The attributes that tell the cell with a backward pass of its own (`bprop`) that `node` is in; `custom`: all such cells by
     path, and what they read.
     """
-    path = owner or tuple(part.split("-", 1)[0] for part in node.name.split("/")[1:-1])
+    path = owner or scope_of(node.name)
     around = (path[:depth] for depth in range(len(path) + 1))
     found = next((cell for cell in around if cell in custom), None)
     return [] if found is None else [(BPROP, ".".join(found)), *((name, True) for name in custom[found])]

@@ -14,7 +14,7 @@ from ms_symtensor.bridge.compiler.node_graph import Node, NodeGraph
 from ms_symtensor.bridge.compiler.parallel_context import ParallelConfig, parallel_context
 from ms_symtensor.errors import CompilerError
 from ms_symtensor.garbage_collection import no_garbage_collection
-from ms_symtensor.tensor.graph import Constant, InputRef, OpOutput, ParameterRef, Source, TensorType
+from ms_symtensor.tensor.graph import Source, TensorType
 from ms_symtensor.tensor.layout import Layout
 
 
@@ -53,9 +53,9 @@ class CompiledProgram:
     def nodes(self) -> tuple[Node, ...]:
         return self.graph.nodes
 
-    @cached_property
+    @property
     def node_by_name(self) -> dict[str, Node]:
-        return {node.name: node for node in self.nodes}
+        return self.graph.node_by_name
 
     @cached_property
     def layout_by_name(self) -> dict[str, ParameterLayout]:
@@ -63,26 +63,7 @@ class CompiledProgram:
 
     def type_of(self, source: Source) -> TensorType | None:
         """The tensor type that `source` delivers, None where it is no single tensor."""
-        match source:
-            case OpOutput(op, index):
-                outputs = self.node_by_name[op].outputs
-                return outputs[index] if index < len(outputs) else None
-            case ParameterRef(name):
-                return self._parameter_types.get(name)
-            case InputRef(name):
-                return self._input_types.get(name)
-            case Constant(tensor=tensor):
-                return tensor
-            case _:
-                return None
-
-    @cached_property
-    def _parameter_types(self) -> dict[str, TensorType]:
-        return dict(self.graph.parameters)
-
-    @cached_property
-    def _input_types(self) -> dict[str, TensorType]:
-        return dict(self.graph.inputs)
+        return self.graph.type_of(source)
 
 
 @dataclass(frozen=True)

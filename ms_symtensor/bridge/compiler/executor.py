@@ -5,7 +5,7 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, MutableMapping, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import count
 from pathlib import Path
@@ -65,8 +65,8 @@ def front_end(cell: Any, inputs: Sequence[Any], purpose: str) -> tuple[Any, dict
     phase = f"symtensor_{purpose}_{next(_phase_number)}"
     with ExitStack() as stack:
         scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="symtensor_"))
-        stack.enter_context(_environment(_PRECOMPILE_ONLY, "1"))
-        stack.enter_context(_environment(_FAILURE_DUMPS, scratch))
+        stack.enter_context(_replaced(os.environ, _PRECOMPILE_ONLY, "1"))
+        stack.enter_context(_replaced(os.environ, _FAILURE_DUMPS, scratch))
         stack.enter_context(_no_weights(cell))
         stack.enter_context(_parameter_flags(cell))
         stack.enter_context(shared_slices())
@@ -180,19 +180,6 @@ class _Log:
 
 
 @contextmanager
-def _environment(name: str, value: str) -> Iterator[None]:
-    before = os.environ.get(name)
-    os.environ[name] = value
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[name]
-        else:
-            os.environ[name] = before
-
-
-@contextmanager
 def _no_weights(cell: Any) -> Iterator[None]:
     """MindSpore initialises parameters, or cuts them to this rank's slices, at the end of a compile: not here."""
     from mindspore.parallel import _utils as parallel_utils
@@ -235,7 +222,7 @@ def sources_read_once() -> Iterator[None]:
 
 
 @contextmanager
-def _replaced(names: dict[str, Any], name: str, value: Any) -> Iterator[None]:
+def _replaced(names: MutableMapping[str, Any], name: str, value: Any) -> Iterator[None]:
     existed, before = name in names, names.get(name)
     names[name] = value
     try:

@@ -1,5 +1,6 @@
 """Values and types in MindSpore's mind_ir protobuf."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy
@@ -80,6 +81,13 @@ class ValueReader:
         if kind in ("NONE", "UMONAD", "IOMONAD", "UNDEFINED"):
             return None
         return kind.lower()
+
+
+def set_nodes(graph: Any, nodes: Iterable[Any]) -> None:
+    """Make `nodes`, some of which may be those of `graph` (a GraphProto), its nodes."""
+    kept = [type(node).FromString(node.SerializeToString()) for node in nodes]
+    del graph.node[:]
+    graph.node.extend(kept)
 
 
 def _elements(data: bytes, kind: TensorType) -> tuple[float, ...] | None:

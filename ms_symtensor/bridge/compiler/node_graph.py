@@ -1,9 +1,19 @@
 """What MindSpore compiled, as frozen data: operators, their inputs and the tensors that they deliver."""
 
-from dataclasses import dataclass
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
 from functools import cached_property
 
-from ms_symtensor.tensor.graph import Attribute, Constant, InputRef, OpOutput, ParameterRef, Source, TensorType
+from ms_symtensor.tensor.graph import (
+    Attribute,
+    Constant,
+    InputRef,
+    OpOutput,
+    ParameterRef,
+    Source,
+    TensorType,
+    replaced,
+)
 
 
 @dataclass(frozen=True)
@@ -48,17 +58,34 @@ class NodeGraph:
         """The tensor type that `source` delivers, None where it is no single tensor."""
         match source:
             case OpOutput(op, index):
-                outputs = self._node_by_name[op].outputs
+                outputs = self.node_by_name[op].outputs
                 return outputs[index] if index < len(outputs) else None
             case ParameterRef(name):
-                return dict(self.parameters).get(name)
+                return self._parameter_types.get(name)
             case InputRef(name):
-                return dict(self.inputs).get(name)
+                return self._input_types.get(name)
             case Constant(tensor=tensor):
                 return tensor
             case _:
                 return None
 
     @cached_property
-    def _node_by_name(self) -> dict[str, Node]:
+    def node_by_name(self) -> dict[str, Node]:
         return {node.name: node for node in self.nodes}
+
+    @cached_property
+    def _parameter_types(self) -> dict[str, TensorType]:
+        return dict(self.parameters)
+
+    @cached_property
+    def _input_types(self) -> dict[str, TensorType]:
+        return dict(self.inputs)
+
+    def rewired(self, left_out: Collection[str], leaf: Callable[[Source], Source]) -> "NodeGraph":
+        """This graph without the nodes `left_out`; every source, those in tuples included, is what `leaf` makes of it."""
+        nodes = (
+            replace(node, inputs=tuple(replaced(source, leaf) for source in node.inputs))
+            for node in self.nodes
+            if node.name not in left_out
+        )
+        return replace(self, nodes=tuple(nodes), output=replaced(self.output, leaf))

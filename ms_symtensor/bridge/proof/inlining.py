@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ms_symtensor.bridge.compiler.mindir_values import ValueReader
+from ms_symtensor.bridge.compiler.mindir_values import ValueReader, set_nodes
 from ms_symtensor.errors import ExecutionError
 from ms_symtensor.tensor.graph import Constant
 
@@ -55,9 +55,8 @@ def inline_functions(model: Any) -> None:
     inliner.run(graph, values, "")
     for proto in graph.output:
         proto.name = inliner.name(values[proto.name], proto.name)
-    kept = [type(node).FromString(node.SerializeToString()) for node in inliner.nodes]
-    del graph.node[:], model.functions[:]
-    graph.node.extend(kept)
+    set_nodes(graph, inliner.nodes)
+    del model.functions[:]
 
 
 class _Inliner:

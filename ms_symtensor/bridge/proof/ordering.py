@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ms_symtensor.bridge.compiler.mindir_values import set_nodes
 from ms_symtensor.errors import ExecutionError
 
 _COLLECTIVES = {"AllReduce", "AllGather", "Broadcast", "Barrier"}  # what is left when others have been replaced
@@ -61,9 +62,7 @@ def order_collectives(model: Any, groups: Mapping[str, tuple[int, ...]]) -> tupl
                 found.append(Meeting(node.domain or node.name, kind, groups[group]))
             nodes.append(node)
             shapes[node.output[0]] = next((a for a in node.attribute if a.name == "shape"), None)
-        kept = [type(node).FromString(node.SerializeToString()) for node in nodes]
-        del graph.node[:]
-        graph.node.extend(kept)
+        set_nodes(graph, nodes)
     if depends:
         depend = model.primitives.add()
         depend.name, depend.op_type, depend.prim_type = _DEPEND, "Depend", depend.PRIMITIVE

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ms_symtensor.bridge.compiler.mindir_values import set_nodes
 from ms_symtensor.errors import ExecutionError
 from ms_symtensor.program.schedules.scheduler import Turn
 from ms_symtensor.scheduling.problem import Action, Kind, Part, Problem
@@ -97,10 +98,7 @@ def reorder(model: Any, wanted: Places) -> None:
             own[name] = wanted.borders[kind_of[name], one[1], one[0]]
             if kind_of[name] == "Receive":  # what it waits for belongs to its pass, and comes before it
                 own |= {other: own[name] for other in nodes[name].input if kind_of.get(other) == "Depend"}
-    listed = [nodes[name] for name in _listed(nodes, order, readers, own)]
-    kept = [type(node).FromString(node.SerializeToString()) for node in listed]
-    del graph.node[:]
-    graph.node.extend(kept)
+    set_nodes(graph, [nodes[name] for name in _listed(nodes, order, readers, own)])
 
 
 def _kind(node: Any, kinds: Mapping[str, Any]) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ms_symtensor.bridge.compiler.mindir_values import ValueReader
+from ms_symtensor.bridge.compiler.mindir_values import ValueReader, set_nodes
 from ms_symtensor.errors import ExecutionError
 from ms_symtensor.tensor.graph import Attribute, Constant, TensorType
 
@@ -118,9 +118,7 @@ class _Splicer:
                 nodes += self._replaced(node, primitive, found, positions)
             else:
                 nodes.append(node)
-        kept = [type(node).FromString(node.SerializeToString()) for node in (*positions.values(), *nodes)]
-        del graph.node[:]
-        graph.node.extend(kept)
+        set_nodes(graph, (*positions.values(), *nodes))
 
     def _types(self, graph: Any) -> Iterator[tuple[str, Operand]]:
         for proto in graph.input:

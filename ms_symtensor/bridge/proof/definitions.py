@@ -54,31 +54,6 @@ class RmsNormGradient(nn.Cell):
         return dx, ops.sum(rows, 0)
 
 
-class SwiGlu(nn.Cell):
-    """silu(a) * b for the two halves a, b of x along `dim`."""
-
-    def __init__(self, dim):
-        super().__init__()
-        self.dim = dim
-
-    def construct(self, x):
-        gate, up = ops.chunk(x, 2, self.dim)
-        return gate * ops.sigmoid(gate) * up
-
-
-class Silu(nn.Cell):
-    def construct(self, x):
-        return x * ops.sigmoid(x)
-
-
-class SiluGradient(nn.Cell):
-    """From dy and x."""
-
-    def construct(self, dy, x):
-        sigmoid = ops.sigmoid(x)
-        return dy * sigmoid * (1 + x * (1 - sigmoid))
-
-
 class Gelu(nn.Cell):
     """x Φ(x), with the normal distribution's Φ as it is or by tanh."""
 

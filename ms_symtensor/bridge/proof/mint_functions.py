@@ -5,8 +5,8 @@ They take the operator's operands in its order. They import mindspore at once: r
 
 from mindspore import nn, ops
 
-Acos, Acosh, Asin, Asinh, Atan = ops.ACos(), ops.Acosh(), ops.Asin(), ops.Asinh(), ops.Atan()
-Sum, KeptSum, Select = ops.ReduceSum(False), ops.ReduceSum(True), ops.Select()
+AcosExt, AcoshExt, AsinExt, AsinhExt, AtanExt = ops.ACos(), ops.Acosh(), ops.Asin(), ops.Asinh(), ops.Atan()
+Atan2Ext, Sum, KeptSum, Select = ops.Atan2(), ops.ReduceSum(False), ops.ReduceSum(True), ops.Select()
 _SELU_ALPHA, _SELU_SCALE = 1.6732632423543772, 1.0507009873554805
 _LN_2, _LN_10 = 0.6931471805599453, 2.302585092994046
 
@@ -27,30 +27,6 @@ class Applied(nn.Cell):
             else:
                 arguments.append(constant)
         return self.function(*arguments)
-
-
-def AcosExt(x):
-    return Acos(x)
-
-
-def AcoshExt(x):
-    return Acosh(x)
-
-
-def AsinExt(x):
-    return Asin(x)
-
-
-def AsinhExt(x):
-    return Asinh(x)
-
-
-def AtanExt(x):
-    return Atan(x)
-
-
-def Atan2Ext(y, x):
-    return ops.Atan2()(y, x)
 
 
 def Exp2(x):
@@ -83,8 +59,7 @@ def FmodTensor(x, y):
     return x - ops.Trunc()(x / y) * y
 
 
-def FmodScalar(x, y):
-    return x - ops.Trunc()(x / y) * y
+FmodScalar = FmodTensor
 
 
 def FloorDivScalar(x, y):
@@ -229,8 +204,7 @@ def Addbmm(x, a, b, beta, alpha):
     return beta * x + alpha * Sum(ops.matmul(a, b), 0)
 
 
-def Baddbmm(x, a, b, beta, alpha):
-    return beta * x + alpha * ops.matmul(a, b)
+Baddbmm = Addmm
 
 
 def AddcmulExt(x, a, b, value):
@@ -270,8 +244,7 @@ def IndexAddExt(x, dim, index, source, alpha):
     return x + _added(x, dim, index, source * alpha)
 
 
-def InplaceIndexAddExt(x, dim, index, source, alpha):
-    return IndexAddExt(x, dim, index, source, alpha)
+InplaceIndexAddExt = IndexAddExt
 
 
 def ExpandAs(x, y):
@@ -294,8 +267,7 @@ def ScatterAddExt(x, dim, index, source):
     return x + added
 
 
-def InplaceScatterAdd(x, dim, index, source):
-    return ScatterAddExt(x, dim, index, source)
+InplaceScatterAdd = ScatterAddExt
 
 
 def CumminExt(x, dim):
@@ -308,30 +280,26 @@ def TrilExt(x, diagonal):
     return Select(ops.broadcast_to(kept, x.shape), x, ops.zeros_like(x))
 
 
-def Var(x, dims, correction, keep):
-    return _variance(x, dims, correction, keep)[0]
-
-
-def Std(x, dims, correction, keep):
-    return ops.sqrt(_variance(x, dims, correction, keep)[0])
-
-
 def VarMean(x, dims, correction, keep):
-    return _variance(x, dims, correction, keep)
-
-
-def StdMean(x, dims, correction, keep):
-    variance, mean = _variance(x, dims, correction, keep)
-    return ops.sqrt(variance), mean
-
-
-def _variance(x, dims, correction, keep):
     dims = tuple(range(x.ndim)) if dims is None or dims == () else dims
     summed = KeptSum if keep else Sum
     mean = KeptSum(x, dims) * 1.0
     number = x.size // mean.size
     squares = (x - mean / number) * (x - mean / number)
     return summed(squares, dims) / (number - correction), summed(x, dims) / number
+
+
+def Var(x, dims, correction, keep):
+    return VarMean(x, dims, correction, keep)[0]
+
+
+def Std(x, dims, correction, keep):
+    return ops.sqrt(VarMean(x, dims, correction, keep)[0])
+
+
+def StdMean(x, dims, correction, keep):
+    variance, mean = VarMean(x, dims, correction, keep)
+    return ops.sqrt(variance), mean
 
 
 def LinalgVectorNorm(x, order, dims, keep, _):

@@ -6,30 +6,33 @@ from mindspore import nn, ops
 from ms_symtensor.bridge.compiled.gradient_sums import ACCUMULATED
 
 
-class GradientStep(nn.Cell):
-    """Loss and gradients of all trainable parameters."""
+class _Step(nn.Cell):
+    """A network, the parameters that it is differentiated by, and its gradient."""
 
-    def __init__(self, network):
+    def __init__(self, network, weights):
         super().__init__(auto_prefix=False)
         self.network = network
         self.network.set_grad()
-        self.weights = mindspore.ParameterTuple(network.trainable_params())
+        self.weights = weights
         self.gradient = ops.GradOperation(get_by_list=True, sens_param=True)
+
+
+class GradientStep(_Step):
+    """Loss and gradients of all trainable parameters."""
+
+    def __init__(self, network):
+        super().__init__(network, mindspore.ParameterTuple(network.trainable_params()))
 
     def construct(self, *inputs):
         return self.network(*inputs[:-1]), self.gradient(self.network, self.weights)(*inputs)
 
 
-class OptimizerStep(nn.Cell):
+class OptimizerStep(_Step):
     """Loss, after the optimizer has applied the gradients."""
 
     def __init__(self, network, optimizer):
-        super().__init__(auto_prefix=False)
-        self.network = network
-        self.network.set_grad()
+        super().__init__(network, optimizer.parameters)
         self.optimizer = optimizer
-        self.weights = optimizer.parameters
-        self.gradient = ops.GradOperation(get_by_list=True, sens_param=True)
 
     def construct(self, *inputs):
         loss = self.network(*inputs[:-1])
@@ -37,16 +40,12 @@ class OptimizerStep(nn.Cell):
         return ops.functional.depend(loss, self.optimizer(gradients))
 
 
-class AccumulationStep(nn.Cell):
+class AccumulationStep(_Step):
     """Loss, gradients and their sums over micro-batches: the parallel compiler writes the sums into `accu_grads`."""
 
     def __init__(self, network):
-        super().__init__(auto_prefix=False)
-        self.network = network
-        self.network.set_grad()
-        self.weights = mindspore.ParameterTuple(network.trainable_params())
+        super().__init__(network, mindspore.ParameterTuple(network.trainable_params()))
         self.accu_grads = self.weights.clone(prefix=ACCUMULATED, init="zeros")
-        self.gradient = ops.GradOperation(get_by_list=True, sens_param=True)
 
     def construct(self, *inputs):
         loss = self.network(*inputs[:-1])
@@ -54,7 +53,7 @@ class AccumulationStep(nn.Cell):
         return loss, gradients, ops.depend(self.accu_grads, gradients)
 
 
-class AccumulationOptimizerStep(nn.Cell):
+class AccumulationOptimizerStep(_Step):
     """Loss, after the optimizer has applied what adds up over micro-batches; that is zero again then.
 
     As in MindSpore's own step (`nn.wrap.cell_wrapper._TrainGradAccuStepCell`): where the optimizer is `sharded`, the compiler
@@ -62,13 +61,9 @@ class AccumulationOptimizerStep(nn.Cell):
     """
 
     def __init__(self, network, optimizer, sharded):
-        super().__init__(auto_prefix=False)
-        self.network = network
-        self.network.set_grad()
+        super().__init__(network, optimizer.parameters)
         self.optimizer, self.sharded = optimizer, sharded
-        self.weights = optimizer.parameters
         self.accu_grads = self.weights.clone(prefix=ACCUMULATED, init="zeros")
-        self.gradient = ops.GradOperation(get_by_list=True, sens_param=True)
         self.hyper_map = ops.HyperMap()
 
     def construct(self, *inputs):

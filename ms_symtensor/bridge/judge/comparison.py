@@ -1,7 +1,7 @@
 """Compare a predicted program with the compiled one: collectives, parameters, gradient sums, live activations."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from ms_symtensor.bridge.compiled.collectives import CompiledCollective, collectives
@@ -17,8 +17,7 @@ from ms_symtensor.program.liveness import activation_peak_B
 from ms_symtensor.program.program import UNKNOWN_B, Phase, Program
 from ms_symtensor.program.stage_memory import stage_activation_peak_B
 from ms_symtensor.program.stage_program import StageProgram
-from ms_symtensor.tensor.dtype import size_B
-from ms_symtensor.tensor.graph import Graph, ParameterRef, flat
+from ms_symtensor.tensor.graph import Graph, ParameterRef, TensorType, flat
 
 Key = tuple[str, str, tuple[int, ...], int]
 """Phase, kind, ranks, bytes: what makes two collectives the same."""
@@ -75,7 +74,7 @@ def compare(graph: Graph, predicted: Program | StageProgram, compiled: CompiledP
         len(ours),
         len(theirs),
         tuple([*_collective_differences(first, second), *parameters]),
-        sum(_stored_B(p.slice_shape, p.dtype) for p in predicted.parameters.values()),
+        sum(TensorType(p.slice_shape, p.dtype).size_B for p in predicted.parameters.values()),
         sum(p.slice_type.size_B for p in compiled.layouts if p.name in predicted.parameters),
         _activations_B(predicted),
         count(compiled) if predicted.is_known else UNKNOWN_B,
@@ -106,22 +105,22 @@ def unsynchronised(graph: Graph, compiled: CompiledProgram) -> tuple[str, ...]:
     Read off the compiled graph: for every gradient among the results, the collectives that parameter's gradient went
     through last. A missing one is what MindSpore leaves out silently.
     """
-    layouts = compiled.layout_by_name
     trainable = [p.name for p in graph.parameters if p.requires_grad]
-    wrong = []
-    for name, reached in gradient_sums(compiled, trainable).items():
-        if name in layouts and reached != frozenset(layouts[name].layout.copies.ranks(compiled.rank)):
-            wrong.append(name)
-    return tuple(wrong)
+    return _summed_otherwise(gradient_sums(compiled, trainable), compiled)
 
 
 def unsynchronised_of_stage(predicted: StageProgram, compiled: CompiledProgram) -> tuple[str, ...]:
     """The same for the parameters that a pipeline stage owns."""
-    layouts = compiled.layout_by_name
     owned = [name for name, p in predicted.parameters.items() if p.requires_grad and p.owner is None]
+    return _summed_otherwise(accumulated_sums(compiled, owned), compiled)
+
+
+def _summed_otherwise(sums: Mapping[str, frozenset[int]], compiled: CompiledProgram) -> tuple[str, ...]:
+    """The parameters of `sums` that are summed over other ranks than those with the same slice."""
+    layouts = compiled.layout_by_name
     return tuple(
         name
-        for name, reached in accumulated_sums(compiled, owned).items()
+        for name, reached in sums.items()
         if name in layouts and reached != frozenset(layouts[name].layout.copies.ranks(compiled.rank))
     )
 
@@ -151,13 +150,6 @@ def _compiled_phase(collective: CompiledCollective, marked: bool) -> str:
     if collective.recomputed:
         return _phase(Phase.RECOMPUTE, marked)
     return "backward" if collective.backward else "forward"
-
-
-def _stored_B(shape: tuple[int, ...], dtype: str) -> int:
-    count = 1
-    for n in shape:
-        count *= n
-    return count * size_B(dtype)
 
 
 def _collective_differences(first: Counter[Key], second: Counter[Key]) -> Iterable[str]:

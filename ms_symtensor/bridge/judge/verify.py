@@ -127,17 +127,27 @@ def _compile_step(
     cell: Any, inputs: Sequence[Any], graph: Graph, device_num: int, rank: int, parallel: ParallelConfig
 ) -> CompiledProgram | Verdict:
     """The program of `rank` for a training step of `cell`, or the verdict that MindSpore rejects it."""
-    mindspore = import_mindspore()
-    step, given = cell, tuple(inputs)
-    if graph.is_trained:
-        loss = require_loss(graph)
-        sens = mindspore.Tensor(numpy.ones(loss.shape, numpy.float32), getattr(mindspore, loss.dtype))
-        step, given = training_cell(cell), (*inputs, sens)
+    if not graph.is_trained:
+        return compile_or_reject(cell, inputs, device_num, rank, parallel)
+    return compile_or_reject(training_cell(cell), (*inputs, ones_of_loss(graph)), device_num, rank, parallel)
+
+
+def ones_of_loss(graph: Graph) -> Any:
+    """Ones of the type of the loss of `graph`: what a training step takes behind the inputs."""
+    mindspore, loss = import_mindspore(), require_loss(graph)
+    return mindspore.Tensor(numpy.ones(loss.shape, numpy.float32), getattr(mindspore, loss.dtype))
+
+
+def compile_or_reject(
+    step: Any, inputs: Sequence[Any], device_num: int, rank: int, parallel: ParallelConfig
+) -> CompiledProgram | Verdict:
+    """The program of `rank` for `step(*inputs)`, or the verdict that MindSpore rejects it."""
     start = time.perf_counter()
     try:
-        return compile_rank(step, *given, device_num=device_num, rank=rank, parallel=parallel)
+        return compile_rank(step, *inputs, device_num=device_num, rank=rank, parallel=parallel)
     except CompilerError as error:
-        return Verdict(rank, mindspore.__version__, time.perf_counter() - start, accepted=False, reason=str(error))
+        version = import_mindspore().__version__
+        return Verdict(rank, version, time.perf_counter() - start, accepted=False, reason=str(error))
 
 
 def _accepted(compiled: CompiledProgram, graph: Graph, reason: str, comparison: Comparison | None = None) -> Verdict:

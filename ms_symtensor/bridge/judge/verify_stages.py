@@ -1,23 +1,18 @@
 """Verify a plan of several pipeline stages: one rank of every stage is compiled and compared."""
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
-
-import numpy
 
 from ms_symtensor.bridge.apply.apply import apply, parallel_config
 from ms_symtensor.bridge.apply.load_network import load_with_graph, whole_graph
 from ms_symtensor.bridge.apply.pipeline_network import pipeline_training_cell, whole_batch
 from ms_symtensor.bridge.apply.whole_count import set_factors
-from ms_symtensor.bridge.compiler.compile import CompiledProgram, compile_rank
-from ms_symtensor.bridge.compiler.host import import_mindspore
+from ms_symtensor.bridge.compiler.compile import CompiledProgram
 from ms_symtensor.bridge.compiler.parallel_context import ParallelConfig
 from ms_symtensor.bridge.judge.comparison import compare
-from ms_symtensor.bridge.judge.verify import Verdict, require_compiler, require_rank
-from ms_symtensor.errors import CompilerError, InputError
+from ms_symtensor.bridge.judge.verify import Verdict, compile_or_reject, ones_of_loss, require_compiler, require_rank
+from ms_symtensor.errors import InputError
 from ms_symtensor.ops.registry import Rule
-from ms_symtensor.program.gradients import require_loss
 from ms_symtensor.program.micro_loss import Factor
 from ms_symtensor.program.pipeline import Pipeline
 from ms_symtensor.program.stage_program import StageProgram, partition_stages
@@ -76,16 +71,9 @@ def compile_stage(
     rank: int,
 ) -> CompiledProgram | Verdict:
     """The program of `rank` for a step of `cell` over micro-batches like `inputs`, or the verdict that MindSpore rejects it."""
-    mindspore = import_mindspore()
-    loss = require_loss(graph)
-    sens = mindspore.Tensor(numpy.ones(loss.shape, numpy.float32), getattr(mindspore, loss.dtype))
     whole = whole_batch(inputs, pipeline.micro_batch_num)
     step = pipeline_training_cell(cell, pipeline)
-    start = time.perf_counter()
-    try:
-        return compile_rank(step, *whole, sens, device_num=device_num, rank=rank, parallel=parallel)
-    except CompilerError as error:
-        return Verdict(rank, mindspore.__version__, time.perf_counter() - start, accepted=False, reason=str(error))
+    return compile_or_reject(step, (*whole, ones_of_loss(graph)), device_num, rank, parallel)
 
 
 def judge_stage(graph: Graph, program: StageProgram, compiled: CompiledProgram) -> Verdict:

@@ -130,11 +130,7 @@ def _compile(original: Any) -> Any:
     @functools.wraps(original)
     def compile_cell(self: Any, obj: Any, *args: Any, **kwargs: Any) -> Any:
         if hasattr(obj, "cells_and_names"):  # it may be a function, too
-            _prepare_if_asked(obj, args)
-            from ms_symtensor.bridge.apply.whole_count import count_over_whole_batches
-
-            count_over_whole_batches(obj)
-            with _telling_of_other_inputs(obj, args):
+            with _prepared(obj, args):
                 return original(self, obj, *args, **kwargs)
         return original(self, obj, *args, **kwargs)
 
@@ -148,11 +144,7 @@ def _compile_function(original: Any) -> Any:
 
         if isinstance(self.obj, Cell) and method_name == "construct":
             if not isinstance(self.obj, Optimizer):
-                _prepare_if_asked(self.obj, args)
-                from ms_symtensor.bridge.apply.whole_count import count_over_whole_batches
-
-                count_over_whole_batches(self.obj)
-                with _telling_of_other_inputs(self.obj, args):
+                with _prepared(self.obj, args):
                     return original(self, method_name, *args, **kwargs)
         elif request.active and _is_automatic():
             from ms_symtensor.bridge.plugin.prepare import prepare_function
@@ -169,8 +161,14 @@ def _compile_function(original: Any) -> Any:
 
 
 @contextmanager
-def _telling_of_other_inputs(cell: Any, arguments: Sequence[Any]) -> Iterator[None]:
-    """What MindSpore rejects in here is told in one line where `cell` was planned for inputs of other shapes."""
+def _prepared(cell: Any, arguments: Sequence[Any]) -> Iterator[None]:
+    """Around the compile of `cell`, which is planned first if that is asked for. What MindSpore rejects in here is told in one
+    line where `cell` was planned for inputs of other shapes.
+    """
+    _prepare_if_asked(cell, arguments)
+    from ms_symtensor.bridge.apply.whole_count import count_over_whole_batches
+
+    count_over_whole_batches(cell)
     try:
         yield
     except RuntimeError as error:

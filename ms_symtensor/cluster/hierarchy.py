@@ -78,14 +78,15 @@ def formula(cluster: Cluster, kind: Collective, sizes: tuple[int, ...]) -> Formu
     """The formula for groups with `sizes` members per level (`group_sizes`); what HCCL would choose is in it."""
     exchange = kind in (Collective.SEND, Collective.RECEIVE)
     active = tuple(
-        (level.name, level.kind, None if exchange else _algorithm(level, kind, size))
+        (level.name, level.kind, None if exchange else algorithm_of(level, kind, size))
         for level, size in zip(cluster.levels, sizes, strict=True)
         if size > 1
     )
     return _formula(cluster.rules, kind, active)
 
 
-def _algorithm(level: Level, kind: Collective, size: int) -> Algorithm:
+def algorithm_of(level: Level, kind: Collective, size: int) -> Algorithm:
+    """What HCCL uses among `size` members of a level."""
     match level.kind:
         case LevelKind.MESH:
             return Algorithm.MESH

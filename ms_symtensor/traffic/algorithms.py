@@ -19,9 +19,9 @@ from typing import NamedTuple
 import sympy
 
 from ms_symtensor.algebra import symbols
-from ms_symtensor.cluster.hccl import Algorithm, Collective, ring_or_nhr
-from ms_symtensor.cluster.hierarchy import formula
-from ms_symtensor.cluster.topology import Cluster, GatherOrder, LevelKind, Library, group_sizes
+from ms_symtensor.cluster.hccl import Algorithm, Collective
+from ms_symtensor.cluster.hierarchy import algorithm_of, formula
+from ms_symtensor.cluster.topology import Cluster, GatherOrder, Library, group_sizes
 from ms_symtensor.cost.move import priced_as
 
 
@@ -71,7 +71,7 @@ def _by_level(
     counts = [size for _, size in active]
     whole = math.prod(counts)
     for index, (level, p) in enumerate(active):
-        algorithm = _algorithm(level.kind, kind, p)
+        algorithm = algorithm_of(level, kind, p)
         inside, upto = math.prod(counts[:index]), math.prod(counts[: index + 1])
         for group in _groups(members, counts, index):
             if kind is Collective.ALL_TO_ALL:
@@ -83,14 +83,6 @@ def _by_level(
                 is_first = cluster.rules.gather_order is GatherOrder.INTRA_FIRST
                 part_B = size_B * upto / whole if is_first else size_B / inside
                 yield from _gather(algorithm, group, part_B, kind is Collective.REDUCE_SCATTER)
-
-
-def _algorithm(level: LevelKind, kind: Collective, p: int) -> Algorithm:
-    if level is LevelKind.MESH:
-        return Algorithm.MESH
-    if level is LevelKind.RING:
-        return Algorithm.RING
-    return Algorithm.PAIRWISE if kind is Collective.ALL_TO_ALL else ring_or_nhr(p)
 
 
 def _groups(members: Sequence[int], counts: Sequence[int], index: int) -> Iterator[list[int]]:

@@ -31,8 +31,7 @@ def run(chosen: argparse.Namespace) -> int:
     from ms_symtensor.commands.shared import require_positive
     from ms_symtensor.errors import InputError
 
-    if chosen.device_num is not None:
-        require_positive("--device-num", chosen.device_num)
+    require_positive("--device-num", chosen.device_num)
     if chosen.target not in TARGETS:
         raise InputError(f"--target {chosen.target} is not audited: give one of {', '.join(TARGETS)}")
     if chosen.target == "mindformers-pynative":
@@ -57,13 +56,12 @@ def _pynative(chosen: argparse.Namespace) -> int:
 def _shards(chosen: argparse.Namespace) -> int:
     from ms_symtensor.bridge.apply.load_network import load_factory
     from ms_symtensor.bridge.judge.audit import audit
-    from ms_symtensor.cluster.load import load as load_cluster
-    from ms_symtensor.commands.shared import show_found, warned
+    from ms_symtensor.commands.shared import cluster_of, show_found
     from ms_symtensor.report.progress import progress
     from ms_symtensor.report.verdict_report import audit_json, audit_text
     from ms_symtensor.search.possible import require_devices
 
-    cluster = warned(load_cluster(chosen.cluster))
+    cluster = cluster_of(chosen.cluster)
     require_devices(cluster, chosen.device_num)
     cell, inputs = load_factory(chosen.factory)
     with progress() as step:

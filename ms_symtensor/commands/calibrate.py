@@ -13,17 +13,14 @@ EXAMPLES = ("symtensor calibrate measured.csv --cluster atlas_800t_a2 --out mine
 def arguments(command: argparse.ArgumentParser) -> None:
     """What the command takes."""
     options.add_table(command)
-    command.add_argument(
-        "--out", type=options.path, metavar="FILE", help="where to write: the cluster file (CLUSTER_calibrated.yaml)"
-    )
+    options.add_out(command, ": the cluster file (CLUSTER_calibrated.yaml)", "FILE")
     options.add_json(command)
 
 
 def run(chosen: argparse.Namespace) -> int:
     """Run it; its exit code."""
     from ms_symtensor.cluster.load import SUFFIXES
-    from ms_symtensor.cluster.load import load as load_cluster
-    from ms_symtensor.commands.shared import show_found, warned
+    from ms_symtensor.commands.shared import cluster_of, show_found
     from ms_symtensor.files.writing import write_file
     from ms_symtensor.report.validation_report import calibration_json, calibration_text
     from ms_symtensor.validation.calibrate import fit
@@ -35,7 +32,7 @@ def run(chosen: argparse.Namespace) -> int:
         raise InputError(
             f"--out is {chosen.out}: give a file {' or '.join(f'*{s}' for s in SUFFIXES)}, as --cluster takes it"
         )
-    cluster = warned(load_cluster(chosen.cluster))
+    cluster = cluster_of(chosen.cluster)
     found = fit(priceable(of_cluster(read(chosen.table), cluster), cluster).cases, cluster)
     out = chosen.out or Path(f"{cluster.name}_calibrated.yaml")
     write_file(out, calibrated_yaml(chosen.cluster, found, chosen.table.name))

@@ -12,7 +12,7 @@ EXAMPLES = ("symtensor capture net.py:factory --out graph.json",)
 def arguments(command: argparse.ArgumentParser) -> None:
     """What the command takes."""
     options.add_model(command)
-    command.add_argument("--out", type=options.path, required=True, metavar="FILE", help="where to write: the graph")
+    options.add_out(command, ": the graph", "FILE", required=True)
     command.set_defaults(replace_shard=True)  # a graph has no strategies
 
 

@@ -39,8 +39,7 @@ def run(chosen: argparse.Namespace) -> int:
     from ms_symtensor.report.programs import programs_of
     from ms_symtensor.strategy.file import check, graph_in, plan_in
 
-    if chosen.profiled_steps is not None:
-        require_positive("--profiled-steps", chosen.profiled_steps)
+    require_positive("--profiled-steps", chosen.profiled_steps)
     folder = folder_of(chosen, chosen.directory)
     plan, graph = plan_in(folder, chosen.trust), graph_in(folder)
     if graph is not None:

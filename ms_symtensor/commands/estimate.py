@@ -20,13 +20,7 @@ def arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument("--cluster", help="a known cluster, or a file (default: atlas_800t_a2, or that of the plan)")
     command.add_argument("--device-num", type=int, help="number of NPUs")
     options.add_memory(command, "nothing")
-    command.add_argument(
-        "--fix",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="pin what a plan reports: degrees, as plan takes them",
-    )
+    options.add_fix(command, "degrees, as plan takes them")
     command.add_argument("--plan", type=options.path, metavar="DIR", help="price the layouts of this plan")
     command.add_argument(
         "--from",

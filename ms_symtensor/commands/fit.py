@@ -21,17 +21,14 @@ def arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument("--device-num", type=int, help="number of NPUs")
     options.add_request(command)
     command.add_argument("--up-to", type=int, metavar="N", help="the largest number that is tried (docs/howto/fit.md)")
-    command.add_argument(
-        "--out", type=options.path, metavar="DIR", help="where to write: the plan at the answer, as plan does"
-    )
+    options.add_out(command, ": the plan at the answer, as plan does")
     options.add_json(command)
 
 
 def run(chosen: argparse.Namespace) -> int:
     """Run it; its exit code."""
     from ms_symtensor.arguments import limits, memory_limit_B
-    from ms_symtensor.cluster.load import load as load_cluster
-    from ms_symtensor.commands.shared import model_of, remembered, require_cut, require_positive, show_found, warned
+    from ms_symtensor.commands.shared import cluster_of, model_of, remembered, require_cut, require_positive, show_found
     from ms_symtensor.fit import STARTS, fit, numbers_of
     from ms_symtensor.models import Model
     from ms_symtensor.report.emit import write_plan
@@ -49,10 +46,9 @@ def run(chosen: argparse.Namespace) -> int:
             "--least device_num looks for the number of devices: leave --device-num out" if chosen.least else f"--most {name}"
             " is for a number of devices: give --device-num"
         )  # fmt: skip
-    cluster = warned(load_cluster(chosen.cluster))
+    cluster = cluster_of(chosen.cluster)
     for option, number in (("--device-num", chosen.device_num), ("--up-to", chosen.up_to)):
-        if number is not None:
-            require_positive(option, number)
+        require_positive(option, number)
     limit_B, wanted = memory_limit_B(cluster, chosen.memory_limit, chosen.memory_margin), limits(chosen.fix, chosen.max)
     start = getattr(chosen, name) or STARTS[name]
 

@@ -49,9 +49,8 @@ def arguments(command: argparse.ArgumentParser) -> None:
 def run(chosen: argparse.Namespace) -> int:
     """Run it; its exit code."""
     from ms_symtensor.arguments import limits, memory_limit_B
-    from ms_symtensor.cluster.load import load as load_cluster
     from ms_symtensor.commands.plan_pynative import mindformers_pynative
-    from ms_symtensor.commands.shared import require_positive, show_found, warned
+    from ms_symtensor.commands.shared import cluster_of, require_positive, show_found
     from ms_symtensor.cost.runtime import DEFAULT, runtime_of
     from ms_symtensor.files.writing import write_file
     from ms_symtensor.report.progress import progress
@@ -74,7 +73,7 @@ def run(chosen: argparse.Namespace) -> int:
         from ms_symtensor.bridge.judge.training_file import require_mindformers
 
         require_mindformers()
-    cluster = warned(load_cluster(chosen.cluster))
+    cluster = cluster_of(chosen.cluster)
     file = read_training_file(chosen.file, chosen.pretrained_model_dir)
     device_num = file.devices if chosen.device_num is None else chosen.device_num
     require_positive("--device-num", device_num)

@@ -17,8 +17,8 @@ PINNED = (
     "pipeline_scheduler",
 )  # fmt: skip
 
-_FIX_HELP = (
-    f"pin what a plan reports: {', '.join(PINNED)} (recompute: none, full, select, or a number of blocks; pipeline_scheduler:"
+_PINNED = (
+    f"{', '.join(PINNED)} (recompute: none, full, select, or a number of blocks; pipeline_scheduler:"
     " 1f1b, gpipe, seqpipe, seqvpp, seqsmartvpp; swap_optimizer: yes, the optimizer is offloaded to host memory, --max"
     " swap_optimizer=yes: where that helps); overlap.NAME=yes: MindSpore is told to overlap; or operators by name:"
     " '*.query.matmul=(8,1)(1,1)' as shard() takes it, '*.query.matmul=m/4,n/2' as the report prints it, '*/attention/*=dp,tp':"
@@ -151,8 +151,18 @@ def add_request(command: argparse.ArgumentParser) -> None:
 
 def add_pins(command: argparse.ArgumentParser) -> None:
     """What is pinned or bounded."""
-    command.add_argument("--fix", action="append", default=[], metavar="NAME=VALUE", help=_FIX_HELP)
+    add_fix(command, _PINNED)
     command.add_argument("--max", action="append", default=[], metavar="NAME=N", help="bound one of these from above")
+
+
+def add_fix(command: argparse.ArgumentParser, what: str, pin: str = "NAME=VALUE") -> None:
+    """What is pinned, as a plan reports it."""
+    command.add_argument("--fix", action="append", default=[], metavar=pin, help=f"pin what a plan reports: {what}")
+
+
+def add_out(command: argparse.ArgumentParser, what: str, metavar: str = "DIR", required: bool = False) -> None:
+    """Where `what` is written."""
+    command.add_argument("--out", type=path, metavar=metavar, required=required, help=f"where to write{what}")
 
 
 def add_rank(command: argparse.ArgumentParser) -> None:

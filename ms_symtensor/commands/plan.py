@@ -49,18 +49,15 @@ def arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--pareto", action="store_true", help="show the fastest plans within less and less memory, too"
     )
-    command.add_argument(
-        "--out", type=options.path, required=True, metavar="DIR", help="where to write: the plan's folder"
-    )
+    options.add_out(command, ": the plan's folder", required=True)
     options.add_json(command)
 
 
 def run(chosen: argparse.Namespace) -> int:
     """Run it; its exit code."""
     from ms_symtensor.arguments import gap, limits, memory_limit_B, with_overlap
-    from ms_symtensor.cluster.load import load as load_cluster
     from ms_symtensor.commands.plan_pynative import plan_pynative
-    from ms_symtensor.commands.shared import model_of, remembered, require_cut, require_positive, show_found, warned
+    from ms_symtensor.commands.shared import cluster_of, model_of, remembered, require_cut, require_positive, show_found
     from ms_symtensor.cost.runtime import DEFAULT, runtime_of
     from ms_symtensor.models import is_captured, is_factory, planned
     from ms_symtensor.report.alternatives import as_run, priced
@@ -97,11 +94,10 @@ def run(chosen: argparse.Namespace) -> int:
     certified_gap = gap(chosen.certify, chosen.gap)
     if certified_gap is not None and is_uniform:
         raise InputError("--certify is for free layouts: leave it out, or --layouts uniform and --target")
-    cluster = warned(load_cluster(chosen.cluster))
+    cluster = cluster_of(chosen.cluster)
     require_positive("--device-num", chosen.device_num)
     limit_B = memory_limit_B(cluster, chosen.memory_limit, chosen.memory_margin)
-    if chosen.top is not None:
-        require_positive("--top", chosen.top)
+    require_positive("--top", chosen.top)
     if chosen.replace_shard and not is_factory(chosen.model):
         raise InputError(f"--replace-shard is for file.py:factory, not for {chosen.model}: leave it out")
     fix, hide = with_overlap(chosen.fix, chosen.hide)

@@ -20,9 +20,8 @@ def plan_pynative(chosen: argparse.Namespace) -> int:
     import json
 
     from ms_symtensor.arguments import memory_limit_B
-    from ms_symtensor.cluster.load import load as load_cluster
     from ms_symtensor.commands.options import require_read
-    from ms_symtensor.commands.shared import require_positive, show_found, warned
+    from ms_symtensor.commands.shared import cluster_of, require_positive, show_found
     from ms_symtensor.files.writing import write_file
     from ms_symtensor.report.pynative_plan_report import pynative_plan_json, pynative_plan_text
     from ms_symtensor.report.text import seconds
@@ -35,7 +34,7 @@ def plan_pynative(chosen: argparse.Namespace) -> int:
     from ms_symtensor.targets.mindformers_pynative.planning import fixed_of, plan
 
     require_read(chosen, *_READ, "model", "global_batch_size", "seq_length", "num_layers", "dim")
-    cluster = warned(load_cluster(chosen.cluster))
+    cluster = cluster_of(chosen.cluster)
     require_positive("--device-num", chosen.device_num)
     require_devices(cluster, chosen.device_num)
     limit_B = memory_limit_B(cluster, chosen.memory_limit, chosen.memory_margin)
@@ -131,9 +130,8 @@ def _name_of(file: str) -> str:
 def mindformers_pynative(chosen: argparse.Namespace) -> int:
     """`symtensor mindformers FILE.yaml --target mindformers-pynative`: the file priced as it is, and a planned copy."""
     from ms_symtensor.arguments import memory_limit_B
-    from ms_symtensor.cluster.load import load as load_cluster
     from ms_symtensor.commands.options import require_read
-    from ms_symtensor.commands.shared import require_positive, show_found, warned
+    from ms_symtensor.commands.shared import cluster_of, require_positive, show_found
     from ms_symtensor.files.writing import write_file
     from ms_symtensor.report.pynative_plan_report import better_json, better_text
     from ms_symtensor.search.possible import require_devices
@@ -148,7 +146,7 @@ def mindformers_pynative(chosen: argparse.Namespace) -> int:
     )
 
     require_read(chosen, *_READ, "file")
-    cluster = warned(load_cluster(chosen.cluster))
+    cluster = cluster_of(chosen.cluster)
     config = _read(str(chosen.file))
     devices = natural_device_num(config) if chosen.device_num is None else chosen.device_num
     require_positive("--device-num", devices)

@@ -59,11 +59,9 @@ def run(chosen: argparse.Namespace) -> int:
     require_positive("--time-limit", chosen.time_limit)
     if chosen.steps < 0:
         raise InputError(f"--steps is {chosen.steps}: give a number of optimizer steps, or leave it out")
-    if chosen.ranks is not None:
-        require_positive("--ranks", chosen.ranks)
+    require_positive("--ranks", chosen.ranks)
     request, schedule = Request(chosen.steps, chosen.time_limit, chosen.ranks), None
-    if chosen.device_num is not None:
-        require_positive("--device-num", chosen.device_num)
+    require_positive("--device-num", chosen.device_num)
     if chosen.target not in TARGETS:
         raise InputError(f"--target {chosen.target} has no proof of its own: give one of {', '.join(TARGETS)}")
     if chosen.target == TARGETS[1]:

@@ -65,12 +65,7 @@ def arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--prove", action="store_true", help="make the moves on local processes, and compare bit by bit"
     )
-    command.add_argument(
-        "--out",
-        type=options.path,
-        metavar="DIR",
-        help="where to write: strategy files and moves; --joint: both plans too",
-    )
+    options.add_out(command, ": strategy files and moves; --joint: both plans too")
     options.add_folder(command)
     options.add_json(command)
 
@@ -117,8 +112,7 @@ def run(chosen: argparse.Namespace) -> int:
     if not generates and (chosen.replicas or chosen.rollout_dtype):
         option = "--replicas" if chosen.replicas else "--rollout-dtype"
         raise InputError(f"{option} is for a plan that generates: give --rollout too, or leave it out")
-    if chosen.replicas is not None:
-        require_positive("--replicas", chosen.replicas)
+    require_positive("--replicas", chosen.replicas)
     has_states = not generates and not chosen.weights_only
 
     def read(path: Path) -> tuple[Plan, Graph, Sequence[Program | StageProgram]]:

@@ -12,9 +12,8 @@ def reshard_joint(chosen: argparse.Namespace) -> int:
     from dataclasses import replace
 
     from ms_symtensor.arguments import limits, memory_limit_B
-    from ms_symtensor.cluster.load import load as load_cluster
     from ms_symtensor.commands.options import CLUSTER
-    from ms_symtensor.commands.shared import config_named, require_folder, require_positive, show_found, warned
+    from ms_symtensor.commands.shared import cluster_of, config_named, require_folder, require_positive, show_found
     from ms_symtensor.joint import joint
     from ms_symtensor.models import resolve, with_loss
     from ms_symtensor.report.joint_files import write_joint
@@ -39,7 +38,7 @@ def reshard_joint(chosen: argparse.Namespace) -> int:
         raise InputError(f"--joint takes one MODEL, and chooses both plans: leave {chosen.target} out")
     if chosen.out is not None:
         require_folder(chosen.out)
-    cluster = warned(load_cluster(chosen.cluster or CLUSTER))
+    cluster = cluster_of(chosen.cluster or CLUSTER)
     limit_B = memory_limit_B(cluster, chosen.memory_limit, chosen.memory_margin)
     tokens, samples = tokens_of(chosen.input_tokens, chosen.output_tokens), chosen.global_batch_size
     rollout = [text.removeprefix(ROLLOUT) for text in chosen.fix if text.startswith(ROLLOUT)]

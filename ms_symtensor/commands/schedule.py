@@ -27,7 +27,7 @@ def arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--equal-passes", action="store_true", help="as if F, B and W took the same time on all stages"
     )
-    command.add_argument("--out", type=options.path, metavar="DIR", help="where to write (default: the plan's folder)")
+    options.add_out(command, " (default: the plan's folder)")
     options.add_folder(command)
     options.add_json(command)
 

@@ -44,25 +44,15 @@ def arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--cache", choices=("bfloat16", "int8"), default="bfloat16", help="type of keys and values (%(default)s)"
     )
-    command.add_argument(
-        "--fix",
-        action="append",
-        default=[],
-        metavar="NAME=N",
-        help="pin what a plan reports: tp, dp, pp, ep, requests (at once of a dp rank), tokens (of a prefill pass); decode.tp=4",
-    )
+    pinned = "tp, dp, pp, ep, requests (at once of a dp rank), tokens (of a prefill pass); decode.tp=4"
+    options.add_fix(command, pinned, "NAME=N")
     command.add_argument("--top", type=int, metavar="K", help="show the best K ways to lay out the step: deployments")
     command.add_argument(
         "--why-not",
         metavar="tp=8,decode.dp=4",
         help="why the step is not laid out so: the best deployment with these values beside the best",
     )
-    command.add_argument(
-        "--out",
-        type=options.path,
-        metavar="DIR",
-        help="where to write: report, JSON, engine commands, plans of the phases",
-    )
+    options.add_out(command, ": report, JSON, engine commands, plans of the phases")
     options.add_json(command)
 
 
@@ -72,8 +62,7 @@ def run(chosen: argparse.Namespace) -> int:
     from time import perf_counter
 
     from ms_symtensor.arguments import memory_limit_B
-    from ms_symtensor.cluster.load import load as load_cluster
-    from ms_symtensor.commands.shared import config_named, require_positive, show_found, warned
+    from ms_symtensor.commands.shared import cluster_of, config_named, require_positive, show_found
     from ms_symtensor.report.serve_report import serve_json, serve_text, why_not_text, write_serve
     from ms_symtensor.report.text import numbered, seconds
     from ms_symtensor.serving.deployment import MIXED, SPLIT, TURNS
@@ -90,7 +79,7 @@ def run(chosen: argparse.Namespace) -> int:
         ("--top", top),
     ):
         require_positive(option, number)
-    cluster = warned(load_cluster(chosen.cluster))
+    cluster = cluster_of(chosen.cluster)
     request = Request(
         config_named(chosen.model, chosen.dim, chosen.approximate),
         cluster,

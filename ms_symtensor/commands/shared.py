@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from model_zoo.config import TransformerConfig
+from ms_symtensor.cluster.load import load
 from ms_symtensor.cluster.ranges import outside_ranges
 from ms_symtensor.cluster.topology import Cluster
 from ms_symtensor.errors import InputError
@@ -96,6 +97,11 @@ def warned(cluster: Cluster) -> Cluster:
     return cluster
 
 
+def cluster_of(name: str) -> Cluster:
+    """The cluster of that name or file, whose warnings are printed."""
+    return warned(load(name))
+
+
 def show_found(chosen: argparse.Namespace, data: dict[str, Any], text: str) -> None:
     """Show what was found: as JSON if asked, or as text."""
     show(json.dumps(data, indent=1, allow_nan=False) if chosen.json else text)
@@ -108,9 +114,9 @@ def require_folder(directory: Path) -> None:
         raise InputError(f"cannot write to {directory} ({found} is a file): choose another directory")
 
 
-def require_positive(option: str, value: float) -> None:
-    """InputError for a number that is not above 0."""
-    if not value > 0:
+def require_positive(option: str, value: float | None) -> None:
+    """InputError for a number that is given and not above 0."""
+    if value is not None and not value > 0:
         raise InputError(f"{option} is {value:g}: give a number above 0")
 
 

@@ -47,9 +47,7 @@ def arguments(command: argparse.ArgumentParser) -> None:
         help="price of a device's hour (default: the cluster's, if it has one)",
     )
     command.add_argument("--jobs", type=int, metavar="N", help="processes (default: one for each core)")
-    command.add_argument(
-        "--out", type=options.path, metavar="DIR", help="where to write, and to go on from (default: sweep/MODEL)"
-    )
+    options.add_out(command, ", and to go on from (default: sweep/MODEL)")
     options.add_json(command)
 
 
@@ -71,8 +69,7 @@ def run(chosen: argparse.Namespace) -> int:
     from ms_symtensor.sweep.tell import sweep_csv, sweep_json, sweep_page, sweep_text
 
     for option, value in (("--cost-per-hour", chosen.cost_per_hour), ("--jobs", chosen.jobs)):
-        if value is not None:
-            require_positive(option, value)
+        require_positive(option, value)
     clusters = [name.strip() for name in chosen.cluster.split(",")]
     batches = numbers("--global-batch-size", chosen.global_batch_size) if chosen.global_batch_size else (None,)
     sequences = numbers("--seq-length", chosen.seq_length) if chosen.seq_length else (None,)

@@ -31,7 +31,7 @@ def arguments(command: argparse.ArgumentParser) -> None:
         action="store_true",
         help="search which of stages and mesh axes get which links; the rank table puts the ranks there",
     )
-    command.add_argument("--out", type=options.path, metavar="DIR", help="where to write (default: the plan's folder)")
+    options.add_out(command, " (default: the plan's folder)")
     options.add_folder(command)
     options.add_json(command)
 

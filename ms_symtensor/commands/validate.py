@@ -26,8 +26,7 @@ def run(chosen: argparse.Namespace) -> int:
     """Run it; its exit code."""
     from functools import partial
 
-    from ms_symtensor.cluster.load import load as load_cluster
-    from ms_symtensor.commands.shared import require_positive, show_found, warned
+    from ms_symtensor.commands.shared import cluster_of, require_positive, show_found
     from ms_symtensor.report.timing_report import timing_json, timing_text
     from ms_symtensor.report.validation_report import validation_json, validation_text
     from ms_symtensor.validation.calibrate_timings import leave_one_model_out
@@ -36,11 +35,10 @@ def run(chosen: argparse.Namespace) -> int:
     from ms_symtensor.validation.timings import form_of, validate_timings
     from ms_symtensor.validation.validate import validate
 
-    if chosen.calibrate is not None:
-        require_positive("--calibrate", chosen.calibrate)
+    require_positive("--calibrate", chosen.calibrate)
     if chosen.seed < 0:
         raise InputError(f"--seed is {chosen.seed}: give 0 or more")
-    cluster = None if chosen.cluster is None else warned(load_cluster(chosen.cluster))
+    cluster = None if chosen.cluster is None else cluster_of(chosen.cluster)
     timed = read_table(chosen.table)
     form = form_of(timed, TIMING_FORMS)
     if form is not None:

@@ -3,7 +3,7 @@
 import errno
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
@@ -54,6 +54,15 @@ def write_folder(
             _write_one_by_one(target, contents, owned)
     except OSError as error:
         raise InputError(f"cannot write to {directory} ({error.strerror}): choose another directory") from error
+
+
+def write_named(directory: str | os.PathLike[str], contents: Mapping[str, Content], names: Collection[str]) -> None:
+    """`write_folder` where what may be owned is called by one of `names`. Errors: as of `write_folder`."""
+
+    def owned(folder: Path) -> frozenset[str]:
+        return frozenset(name for name in names if (folder / name).is_file())
+
+    write_folder(directory, contents, owned, lambda name: name in names)
 
 
 def _write_as_a_whole(target: Path, contents: Mapping[str, Content], owned: Owned, belongs: Belongs) -> None:

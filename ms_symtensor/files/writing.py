@@ -1,8 +1,11 @@
 """Files that are written whole or not at all, however their writer ends."""
 
+import csv
+import io
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from ms_symtensor.errors import InputError
 from ms_symtensor.files.lock import locked
@@ -45,6 +48,13 @@ def write_new(path: Path, content: Content) -> None:
 def encoded(content: Content) -> bytes:
     """The bytes of `content`. Names of files that are no UTF-8, or that a locale without it told, are those bytes again."""
     return content.encode(errors="surrogateescape") if isinstance(content, str) else content
+
+
+def csv_of(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    """The text of a table: a line of names, and one for every row."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows([head, *rows])
+    return text.getvalue()
 
 
 def sync(paths: Iterable[Path]) -> None:

@@ -1,13 +1,12 @@
 """Measured steps of plans as rows of a CSV file, a row for a plan and a run of it."""
 
 import csv
-import io
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
 from ms_symtensor.errors import InputError
-from ms_symtensor.files.writing import write_file
+from ms_symtensor.files.writing import csv_of, write_file
 from ms_symtensor.measured.comparison import Comparison
 
 COLUMNS = ("plan", "step_time_s", "peak_memory_B", "reserved_memory_B", "run")
@@ -25,9 +24,7 @@ def add_row(file: Path, directory: Path, found: Comparison) -> int:
     cells = (found.step.measured, found.peak_B.measured, memory.reserved_B)
     new = [plan, *("" if cell is None else repr(cell) for cell in cells), run]
     rows = [row for row in _rows(file) if (row[0], row[-1]) != (plan, run)] + [new]
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows([COLUMNS, *rows])
-    write_file(file, text.getvalue())
+    write_file(file, csv_of(COLUMNS, rows))
     return len(rows)
 
 

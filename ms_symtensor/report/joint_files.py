@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from ms_symtensor.files.folder import write_folder
+from ms_symtensor.files.folder import write_named
 from ms_symtensor.joint import Joint, in_training, moves
 from ms_symtensor.report.emit import write_plan
 from ms_symtensor.report.plan_report import plan_texts
@@ -58,9 +58,5 @@ def write_joint(
         directory / BACK, of_rollout, of_plan, reshard_json(back, other, plan, None), reshard_text(back, other)
     )
     written = dict(zip(FILES, (json_text(data), f"{text}\n"), strict=True))
-    write_folder(directory, written, _owned, lambda name: name in FILES)
+    write_named(directory, written, FILES)
     return (*FILES, *(f"{name}/" for name in (TRAINING, ROLLOUT, THERE, BACK)))
-
-
-def _owned(directory: Path) -> frozenset[str]:
-    return frozenset(name for name in FILES if (directory / name).is_file())

@@ -7,10 +7,9 @@ merged strategies. Ranks are those of the plans: which device each runs on is `a
 import os
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-from ms_symtensor.files.folder import write_folder
+from ms_symtensor.files.folder import write_named
 from ms_symtensor.program.program import ParameterPlacement, Program
 from ms_symtensor.program.settings import Settings, StagePlan
 from ms_symtensor.program.stage_program import StageProgram
@@ -69,12 +68,8 @@ def write_reshard(
     for name, checkpoint in (("from", source), ("to", target)):
         files |= {f"{name}.json": checkpoint_json(checkpoint), f"{name}.ckpt": checkpoint_protobuf(checkpoint)}
     files |= {"reshard.json": json_text(data), "reshard.txt": text + "\n"}
-    write_folder(directory, files, _owned, lambda name: name in NAMES)
+    write_named(directory, files, NAMES)
     return tuple(files)
-
-
-def _owned(directory: Path) -> frozenset[str]:
-    return frozenset(name for name in NAMES if (directory / name).is_file())
 
 
 def _whole(place: ParameterPlacement, replicas: int) -> ParameterPlacement:

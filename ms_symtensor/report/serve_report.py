@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from model_zoo.described import text_of
-from ms_symtensor.files.folder import write_folder
+from ms_symtensor.files.folder import write_named
 from ms_symtensor.report.emit import write_plan
 from ms_symtensor.report.operators import operators_text, sections
 from ms_symtensor.report.plan_report import times_and_memory
@@ -133,7 +133,7 @@ def write_serve(
     files |= predicted
     if reason:
         notice(f"no file for MindFormers: {reason}")
-    write_folder(directory, files, _owned, lambda name: name in NAMES)
+    write_named(directory, files, NAMES)
     return (*files, *(f"{name}/" for name in digests))
 
 
@@ -157,10 +157,6 @@ def _write_phase(directory: Path, one: PhasePlan) -> str:
         operators_text(sections(one.graph, plan.whole)),
     ]
     return write_plan(plan, one.graph, [one.program], "\n\n".join(lines), directory).digest
-
-
-def _owned(directory: Path) -> frozenset[str]:
-    return frozenset(name for name in NAMES if (directory / name).is_file())
 
 
 def _deployment_json(request: Request, one: Deployment) -> dict[str, Any]:

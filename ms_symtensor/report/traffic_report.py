@@ -1,10 +1,8 @@
 """A plan's traffic, for people, for programs, and as tables."""
 
-import csv
-import io
-from collections.abc import Iterator, Sequence
 from typing import Any
 
+from ms_symtensor.files.writing import csv_of
 from ms_symtensor.report.text import seconds, share, size, table
 from ms_symtensor.strategy.plan import Plan
 from ms_symtensor.traffic.exchanged import Sort
@@ -122,21 +120,13 @@ def pairs_csv(found: PlanTraffic) -> str:
         for sort, pairs in found.of.pairs.items()
         for (source, target), size_B in pairs.items()
     )
-    return _csv(("source", "target", "phase", "collective", "algorithm", "size_B"), rows)
+    return csv_of(("source", "target", "phase", "collective", "algorithm", "size_B"), rows)
 
 
 def links_csv(found: PlanTraffic) -> str:
     """A row for every link, as placed."""
     rows = ((*link, repr(found.placed_B[link]), repr(time_s)) for link, time_s in found.link_s.items())
-    return _csv(("level", "link", "from", "to", "size_B", "time_s"), rows)
-
-
-def _csv(head: Sequence[str], rows: Iterator[tuple[Any, ...]]) -> str:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(head)
-    writer.writerows(rows)
-    return text.getvalue()
+    return csv_of(("level", "link", "from", "to", "size_B", "time_s"), rows)
 
 
 def _first_ranks(found: PlanTraffic) -> set[int]:

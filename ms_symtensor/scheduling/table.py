@@ -4,6 +4,7 @@ import csv
 import io
 
 from ms_symtensor.errors import InputError
+from ms_symtensor.files.writing import csv_of
 from ms_symtensor.scheduling.problem import Action, Kind, Orders, Problem
 from ms_symtensor.scheduling.simulator import Simulated
 
@@ -24,11 +25,7 @@ def rows(problem: Problem, orders: Orders, simulated: Simulated) -> list[tuple[i
 
 def table_csv(problem: Problem, orders: Orders, simulated: Simulated) -> str:
     """The table as text."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(HEAD)
-    writer.writerows(rows(problem, orders, simulated))
-    return text.getvalue()
+    return csv_of(HEAD, rows(problem, orders, simulated))
 
 
 def orders_of(text: str, name: str) -> Orders:

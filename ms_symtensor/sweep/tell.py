@@ -1,10 +1,9 @@
 """A sweep as text, JSON, CSV, and a page with plots."""
 
-import csv
-import io
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ms_symtensor.files.writing import csv_of
 from ms_symtensor.report.html.markup import Cell, Html, element, key_value, number, section, table
 from ms_symtensor.report.html.page import POLICY, SCRIPT, STYLE
 from ms_symtensor.report.html.svg import WIDTH, drawing, line, marks, text
@@ -95,11 +94,7 @@ def sweep_csv(points: Sequence[Point], rows: Sequence[Row]) -> str:
     """A row for every point; parts of the step and elasticities as columns of their own."""
     flat = [_flat(row) for row in rows]
     columns = list(dict.fromkeys(name for row in flat for name in row))
-    written = io.StringIO()
-    writer = csv.DictWriter(written, columns, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(flat)
-    return written.getvalue()
+    return csv_of(columns, ([row.get(name) for name in columns] for row in flat))
 
 
 def _flat(row: Row) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """The points of a sweep, from what the command line says."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 
@@ -81,20 +81,7 @@ def points(
     Raises:
         InputError: for too many points, and for a batch that does not grow to a whole number of samples.
     """
-    found = tuple(_points(clusters, devices, batches, sequences, vary, is_weak))
-    if len(found) > MOST_POINTS:
-        raise InputError(f"the sweep has {len(found)} points: at most {MOST_POINTS}; leave some values out")
-    return found
-
-
-def _points(
-    clusters: Sequence[str],
-    devices: Sequence[int],
-    batches: Sequence[int | None],
-    sequences: Sequence[int | None],
-    vary: Sequence[tuple[str, tuple[float, ...]]],
-    is_weak: bool,
-) -> Iterator[Point]:
+    found: list[Point] = []
     combined = product(*(tuple((path, value) for value in values) for path, values in vary))
     for change, cluster, sequence, batch, number in product(combined, clusters, sequences, batches, devices):
         samples = batch
@@ -109,7 +96,10 @@ def _points(
                     f"--weak: {batch} samples on {min(devices)} devices are no whole number on {number}: give a multiple of"
                     f" {min(devices)}"
                 )
-        yield Point(cluster, number, samples, sequence, change)
+        found.append(Point(cluster, number, samples, sequence, change))
+    if len(found) > MOST_POINTS:
+        raise InputError(f"the sweep has {len(found)} points: at most {MOST_POINTS}; leave some values out")
+    return tuple(found)
 
 
 def by_curve(found: Sequence[Point]) -> Mapping[tuple[object, ...], list[int]]:

@@ -124,9 +124,7 @@ class _Short:
     pipeline: Pipeline | None
 
 
-def _short(
-    config: TransformerConfig, layout: UniformLayout, written: list[_Runs], head: int | None, is_lenient: bool
-) -> _Short:
+def _short(config: TransformerConfig, layout: UniformLayout, written: list[_Runs], head: int | None = None) -> _Short:
     """The network whose stages hold the few blocks of `written`."""
     order = [(stage, run) for run in range(len(written[0])) for stage in range(len(written))]
     counts = tuple(sum(len(one.written) for one in written[stage][run]) for stage, run in order)
@@ -162,7 +160,7 @@ def _short(
 
 
 def _one_stage(config: TransformerConfig, layout: UniformLayout, held: _Runs, fuses: frozenset[str]) -> PlanBill:
-    short = _short(config, layout, [held], None, False)
+    short = _short(config, layout, [held])
     (plan,), ((blocks,),) = short.plans, short.segments
     program = fused_program(short.graph, partition(short.graph, plan, known=short.known), short.known, fuses)
     assert isinstance(program, Program)
@@ -194,7 +192,7 @@ def _stages(
             number_of[form] = len(written)
             written.append(runs)
         stands_for.append(number_of[form])
-    short = _short(config, layout, written, None if head is None else stands_for[head], True)
+    short = _short(config, layout, written, None if head is None else stands_for[head])
     assert short.pipeline is not None
     programs = partition_stages(short.graph, short.plans, short.pipeline, known=short.known)
     cells = fused_cells(short.graph, short.known, fuses)

@@ -42,6 +42,10 @@ class Degrees:
         """Devices of a stage."""
         return self.data_parallel * self.model_parallel * self.context_parallel
 
+    def can_exchange_heads(self, n_kv_heads: int) -> bool:
+        """Whether ranks of context parallelism can exchange so many heads of keys and values, cut by model_parallel."""
+        return n_kv_heads % (self.model_parallel * self.context_parallel) == 0
+
 
 @dataclass(frozen=True)
 class Stages:
@@ -199,3 +203,11 @@ class UniformLayout:
     def device_num(self) -> int:
         """Devices of all stages together."""
         return self.degrees.devices * self.stages.number
+
+    def marks_of_chunks(self, blocks: int) -> list[list[tuple[Mark, ...]]]:
+        """What is recomputed of each of so many blocks, by stage and model chunk. Errors: those of `Stages.of`."""
+        found = []
+        for stage, runs in enumerate(runs_of(self.stages.in_order(blocks), self.stages.interleave)):
+            marks = iter(self.recompute.of(stage, sum(map(len, runs))))
+            found.append([tuple(next(marks) for _ in run) for run in runs])
+        return found

@@ -1,7 +1,7 @@
 """What a software that runs uniform layouts can say and does, as rules that a search keeps to."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from model_zoo.config import TransformerConfig
 from ms_symtensor.uniform.layout import Degrees, Selection, UniformLayout
@@ -15,6 +15,14 @@ def _one_form(config: TransformerConfig, degrees: Degrees) -> Iterator[Degrees]:
 
 def _no_reason(config: TransformerConfig, layout: UniformLayout) -> str:
     return ""
+
+
+def sharing_sequences(config: TransformerConfig, degrees: Degrees) -> Iterator[Degrees]:
+    """`degrees` by AlltoAll of heads where that is possible, and with context parallelism by keys and values that go round."""
+    if degrees.context_parallel == 1 or degrees.can_exchange_heads(config.n_kv_heads):
+        yield degrees
+    if degrees.context_parallel > 1:
+        yield replace(degrees, exchanges_heads=False)
 
 
 @dataclass(frozen=True)

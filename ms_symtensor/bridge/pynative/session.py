@@ -1,5 +1,6 @@
 """One rank of a world that is described, not run: what it called, what it keeps sharded, and in which phase it is."""
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -81,7 +82,4 @@ def begin(rank: int, world_size: int, real: bool = False) -> Session:
 
 def size_of(tensor: Any) -> int:
     """Bytes of a tensor, which may have no memory."""
-    count = 1
-    for length in tensor.shape:
-        count *= length
-    return count * int(tensor.itemsize)
+    return int(math.prod(tensor.shape) * tensor.itemsize)

@@ -1,5 +1,6 @@
 """The uniform layout that a training file of MindFormers says, as its own code reads the keys."""
 
+import math
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -70,10 +71,8 @@ def samples_of(data: Data) -> tuple[int, int]:
 
 def devices_of(data: Data) -> int:
     """The devices that the file is for."""
-    found = 1
-    for key in ("data_parallel", "model_parallel", "context_parallel", "pipeline_stage"):
-        found *= _number(data, "parallel_config", key)
-    return found
+    degrees = ("data_parallel", "model_parallel", "context_parallel", "pipeline_stage")
+    return math.prod(_number(data, "parallel_config", key) for key in degrees)
 
 
 def _degrees(data: Data, has_experts: bool, is_legacy: bool) -> Degrees:

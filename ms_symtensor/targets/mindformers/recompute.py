@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from model_zoo.config import TransformerConfig
-from ms_symtensor.program.pipeline import runs_of
 from ms_symtensor.targets.exporter import CannotSayError
 from ms_symtensor.uniform.layout import Mark, Selection, UniformLayout
 
@@ -45,7 +44,7 @@ class Lists:
 
 def lists_of(config: TransformerConfig, layout: UniformLayout) -> Lists:
     """The lists of `layout`. CannotSayError for other blocks than the first ones of chunks, and parts without a pattern."""
-    chunks = marks_of(config, layout)
+    chunks = layout.marks_of_chunks(config.num_layers)
     every = {part for of_stage in chunks for chunk in of_stage for mark in chunk for part in mark or ()}
     for part in sorted(every, key=lambda one: one.value):
         if part not in PATTERNS:
@@ -58,17 +57,6 @@ def lists_of(config: TransformerConfig, layout: UniformLayout) -> Lists:
         if part in every
     }
     return Lists(held, whole, parts)
-
-
-def marks_of(config: TransformerConfig, layout: UniformLayout) -> list[list[tuple[Mark, ...]]]:
-    """What is recomputed of each block of the model chunks of every stage."""
-    stages = layout.stages
-    runs = runs_of(stages.in_order(config.num_layers), stages.interleave)
-    found = []
-    for stage, of_stage in enumerate(runs):
-        every = iter(layout.recompute.of(stage, sum(map(len, of_stage))))
-        found.append([tuple(next(every) for _ in run) for run in of_stage])
-    return found
 
 
 def _first(chunk: tuple[Mark, ...], part: Selection | None) -> int:

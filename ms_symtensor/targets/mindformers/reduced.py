@@ -9,7 +9,6 @@ from ms_symtensor.errors import InputError
 from ms_symtensor.files.writing import write_file
 from ms_symtensor.program.pipeline import runs_of
 from ms_symtensor.targets.mindformers.dimensions import SYNONYMS
-from ms_symtensor.targets.mindformers.recompute import marks_of
 from ms_symtensor.targets.mindformers.settings import MODEL
 from ms_symtensor.targets.mindformers.training_file import TrainingFile, read_training_file
 from ms_symtensor.targets.mindformers.writing import with_layout
@@ -73,7 +72,7 @@ def _said(file: TrainingFile, text: str, key: str, value: int) -> str:
 
 def _marks(file: TrainingFile, layout: UniformLayout, few: Stages, blocks: int) -> tuple[tuple[Mark, ...], ...]:
     """What is recomputed of each block: as of the first ones of a model chunk, and of its last one."""
-    whole, short = marks_of(file.config, layout), runs_of(few.in_order(blocks), few.interleave)
+    whole, short = layout.marks_of_chunks(file.config.num_layers), runs_of(few.in_order(blocks), few.interleave)
     return tuple(
         tuple(
             mark

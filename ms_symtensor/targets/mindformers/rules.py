@@ -12,18 +12,15 @@ from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.targets.exporter import CannotSayError
 from ms_symtensor.targets.mindformers.recompute import lists_of
 from ms_symtensor.uniform.layout import Degrees, Selection, UniformLayout
-from ms_symtensor.uniform.rules import Rules
+from ms_symtensor.uniform.rules import Rules, sharing_sequences
 
 
 def forms(config: TransformerConfig, degrees: Degrees) -> Iterator[Degrees]:
     """The ways to run `degrees`: experts are never cut within, and sequences are shared out by AlltoAll of heads (ulysses_cp) or
     gathers of keys and values (colossalai_cp).
     """
-    own = replace(degrees, expert_model_parallel=1 if config.experts is not None else 0)
-    if degrees.context_parallel == 1 or _exchanges(config, own):
-        yield own
-    if degrees.context_parallel > 1:
-        yield replace(own, exchanges_heads=False)
+    width = 1 if config.experts is not None else 0
+    yield from sharing_sequences(config, replace(degrees, expert_model_parallel=width))
 
 
 def refused_degrees(config: TransformerConfig, of: Degrees) -> str:
@@ -42,7 +39,7 @@ def refused_degrees(config: TransformerConfig, of: Degrees) -> str:
         (config.experts is not None and config.experts.dispatcher != "alltoall"
          and max(1, of.expert_parallel) < config.experts.node_ranks,
          f"alltoall_deredundency: expert_parallel {of.expert_parallel} must be npu_nums_per_device or more"),
-        (context > 1 and of.exchanges_heads and not _exchanges(config, of),
+        (context > 1 and of.exchanges_heads and not of.can_exchange_heads(config.n_kv_heads),
          f"ulysses_cp: {config.n_kv_heads} key-value heads must divide by model_parallel x context_parallel"),
         (config.seq_length % context, f"{config.seq_length} tokens must divide by context_parallel {context}"),
     )  # fmt: skip
@@ -101,11 +98,6 @@ def _unsayable(config: TransformerConfig, layout: UniformLayout) -> str:
     except CannotSayError as error:
         return f"MindFormers: {error}"
     return "" if min(map(min, lists.held)) else "MindFormers: a model chunk has no block"
-
-
-def _exchanges(config: TransformerConfig, degrees: Degrees) -> bool:
-    """Whether context parallelism can exchange heads."""
-    return config.n_kv_heads % (degrees.model_parallel * degrees.context_parallel) == 0
 
 
 RULES = Rules(

@@ -5,6 +5,7 @@ final norm, output layer. The routed experts of a layer are a unit of their own 
 prediction the output layer belongs to the root, as what collapses streams does.
 """
 
+import math
 from collections import Counter
 from typing import NamedTuple
 
@@ -184,7 +185,4 @@ def _expert_unit(by: Sharing, shapes: list[Shape]) -> Unit:
 
 def _parameter(shape: Shape, whole: bool) -> Parameter:
     dtype, dims, partial = shape
-    elements = 1
-    for length in dims:
-        elements *= length
-    return Parameter(dtype, elements, whole, partial)
+    return Parameter(dtype, math.prod(dims), whole, partial)

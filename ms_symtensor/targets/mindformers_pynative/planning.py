@@ -1,5 +1,6 @@
 """A plan for MindFormers' PyNative mode: from a network to its file, and from a file back to its price."""
 
+import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -77,9 +78,8 @@ def planned_file(path: Path) -> tuple[Path, int | None]:
 def natural_device_num(config: dict[str, Any]) -> int:
     """Ranks for one micro-batch each: tensor x pipeline x context x (global / local batch size)."""
     degrees, training = config.get("parallelism") or {}, config.get("training") or {}
-    held = 1
-    for name in ("tensor_parallel", "pipeline_parallel", "context_parallel"):
-        held *= int(degrees.get(name) or 1)
+    names = ("tensor_parallel", "pipeline_parallel", "context_parallel")
+    held = math.prod(int(degrees.get(name) or 1) for name in names)
     batch, local = int(training.get("global_batch_size") or 1), int(training.get("local_batch_size") or 1)
     return held * max(1, batch // local)
 

@@ -259,7 +259,7 @@ def _borders_s(shape: ModelShape, degrees: Degrees, cluster: Cluster, stage: int
     """Seconds of hidden states over the borders of a stage's chunks, one way: sends wait for nothing else here."""
     if degrees.pipeline == 1:
         return 0.0
-    hidden_B = tokens(shape, degrees) // degrees.tensor * shape.width * shape.compute_B()
+    hidden_B = tokens(shape, degrees) // degrees.tensor * shape.width * ITEM_B["bfloat16"]
     chunks = degrees.chunks(shape.layers)[stage]
     leaving = sum(last < shape.layers - 1 for _, last in chunks)
     return leaving * _collective_s(cluster, "Send", groups.border_ranks(degrees), hidden_B)

@@ -133,10 +133,6 @@ class ModelShape:
         """Whether `layer` routes tokens; a layer of multi-token prediction has the number `layers` and above."""
         return self.experts is not None and layer >= self.experts.first_dense
 
-    def compute_B(self) -> int:
-        """Bytes of an activation's element: MindFormers computes in bfloat16 here."""
-        return 2
-
     @cached_property
     def worked_out(self) -> dict[tuple, Any]:
         """What functions `once` found, by function and further arguments: a search asks for few different ones."""

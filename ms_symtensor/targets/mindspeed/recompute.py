@@ -7,7 +7,6 @@ mindspeed/core/memory/recompute/recompute_common.py (`should_recompute`: activat
 from dataclasses import dataclass
 
 from model_zoo.config import TransformerConfig
-from ms_symtensor.program.pipeline import runs_of
 from ms_symtensor.targets.exporter import CannotSayError
 from ms_symtensor.uniform.layout import Selection, UniformLayout
 
@@ -25,11 +24,7 @@ class Counted:
 
 def counted(config: TransformerConfig, layout: UniformLayout) -> Counted:
     """What `layout` recomputes. CannotSayError for other blocks or parts."""
-    stages = layout.stages
-    chunks, rest = [], set()
-    for stage, runs in enumerate(runs_of(stages.in_order(config.num_layers), stages.interleave)):
-        marks = iter(layout.recompute.of(stage, sum(map(len, runs))))
-        chunks += [[next(marks) for _ in run] for run in runs]
+    chunks, rest = [chunk for of_stage in layout.marks_of_chunks(config.num_layers) for chunk in of_stage], set()
     whole = [sum(mark is None for mark in chunk) for chunk in chunks]
     number = max(whole)
     for chunk, first in zip(chunks, whole, strict=True):

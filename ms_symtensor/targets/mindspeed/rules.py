@@ -16,7 +16,7 @@ from ms_symtensor.targets.exporter import CannotSayError
 from ms_symtensor.targets.mindspeed.dimensions import unsayable
 from ms_symtensor.targets.mindspeed.recompute import counted
 from ms_symtensor.uniform.layout import Degrees, Selection, UniformLayout
-from ms_symtensor.uniform.rules import Rules
+from ms_symtensor.uniform.rules import Rules, sharing_sequences
 
 
 def forms(config: TransformerConfig, degrees: Degrees) -> Iterator[Degrees]:
@@ -25,11 +25,7 @@ def forms(config: TransformerConfig, degrees: Degrees) -> Iterator[Degrees]:
     """
     widths = {degrees.model_parallel, 1} if config.experts is not None else {0}
     for width in sorted(widths, reverse=True):
-        own = replace(degrees, expert_model_parallel=width)
-        if degrees.context_parallel == 1 or _exchanges(config, own):
-            yield own
-        if degrees.context_parallel > 1:
-            yield replace(own, exchanges_heads=False)
+        yield from sharing_sequences(config, replace(degrees, expert_model_parallel=width))
 
 
 def refusal(config: TransformerConfig, layout: UniformLayout) -> str:
@@ -53,7 +49,7 @@ def _of_degrees(config: TransformerConfig, of: Degrees) -> str:
          "experts with tensor parallelism need sequence-parallel"),
         (context > 1 and config.seq_length % (2 * context),
          f"{config.seq_length} tokens must divide by 2 x context-parallel-size {context}"),
-        (context > 1 and of.exchanges_heads and not _exchanges(config, of),
+        (context > 1 and of.exchanges_heads and not of.can_exchange_heads(config.n_kv_heads),
          f"ulysses_cp_algo: {config.n_kv_heads} key-value heads must divide by tensor- x context-parallel-size"),
         (context > 1 and config.second_token_weight, "mtp-num-layers does not go with context parallelism"),
         (config.experts is not None and (config.experts.number % parallel or of.devices % (parallel * width)),
@@ -97,11 +93,6 @@ def _of_recomputation(config: TransformerConfig, layout: UniformLayout) -> str:
     except CannotSayError as error:
         return str(error)
     return ""
-
-
-def _exchanges(config: TransformerConfig, degrees: Degrees) -> bool:
-    """Whether context parallelism can exchange heads."""
-    return config.n_kv_heads % (degrees.model_parallel * degrees.context_parallel) == 0
 
 
 RULES = Rules(

@@ -18,7 +18,7 @@ from ms_symtensor.report.repeated_work import repeated_work_text
 from ms_symtensor.report.stage_report import stages_text
 from ms_symtensor.report.text import beside, percent, seconds, share, size, table
 from ms_symtensor.strategy.loss import loss_note
-from ms_symtensor.strategy.plan import Plan, SearchReport
+from ms_symtensor.strategy.plan import SIZES, Plan, SearchReport
 from ms_symtensor.tensor.graph import Graph
 
 ROUNDING = 1e-9
@@ -29,16 +29,7 @@ def plan_json(plan: Plan, graph: Graph) -> dict[str, Any]:
     """The plan's figures by the keys that `symtensor plan --json` promises; times in seconds, sizes in bytes."""
     settings, prediction = plan.settings, plan.prediction
     return {
-        "model": plan.model,
-        "cluster": plan.cluster,
-        "device_num": plan.device_num,
-        "global_batch_size": plan.global_batch_size,
-        "seq_length": plan.seq_length,
-        "data_parallel": plan.data_parallel,
-        "model_parallel": plan.model_parallel,
-        "sequence_parallel": plan.sequence_parallel,
-        "context_parallel": plan.context_parallel,
-        "expert_parallel": plan.expert_parallel,
+        **{name: getattr(plan, name) for name in ("model", "cluster", "device_num", *SIZES)},
         "pipeline_stages": plan.pipeline_stages,
         "micro_batch_num": plan.micro_batch_num,
         "pp_interleave_num": plan.pp_interleave_num,

@@ -3,11 +3,11 @@
 from typing import Any
 
 from ms_symtensor.bridge.pynative.audit import PynativeAudit, StageTrace
-from ms_symtensor.bridge.pynative.on_meta_texts import ASSUMED
 from ms_symtensor.bridge.pynative.stand_in import SOURCES
+from ms_symtensor.bridge.pynative.texts import ASSUMED
 from ms_symtensor.report.text import seconds, size, table
 from ms_symtensor.targets.mindformers_pynative import NAME
-from ms_symtensor.targets.mindformers_pynative.calls import Unit
+from ms_symtensor.targets.mindformers_pynative.calls import Call, Unit
 
 SHOWN = 12
 """Rows of long lists that are printed; JSON has them all."""
@@ -28,35 +28,18 @@ def pynative_audit_json(audit: PynativeAudit) -> dict[str, Any]:
     }
 
 
+def _call_json(call: Call) -> dict[str, Any]:
+    return {"phase": call.phase, "kind": call.kind, "dtype": call.dtype, "bytes": call.size_B, "ranks": call.ranks}
+
+
 def _stage_json(stage: StageTrace) -> dict[str, Any]:
     return {
         "stage": stage.stage,
         "rank": stage.rank,
         "layers": [list(chunk) for chunk in stage.layers],
         "micro_batches": stage.micro_batches,
-        "collectives": [
-            {
-                "phase": call.phase,
-                "kind": call.kind,
-                "dtype": call.dtype,
-                "bytes": call.size_B,
-                "ranks": call.ranks,
-                "count": count,
-            }
-            for call, count in sorted(stage.calls.items())
-        ],
-        "modelled": [
-            {
-                "phase": one.call.phase,
-                "kind": one.call.kind,
-                "dtype": one.call.dtype,
-                "bytes": one.call.size_B,
-                "ranks": one.call.ranks,
-                "count_per_step": one.count,
-                "by": one.by,
-            }
-            for one in stage.modelled
-        ],
+        "collectives": [_call_json(call) | {"count": count} for call, count in sorted(stage.calls.items())],
+        "modelled": [_call_json(one.call) | {"count_per_step": one.count, "by": one.by} for one in stage.modelled],
         "units": [
             {
                 "module": unit.name,

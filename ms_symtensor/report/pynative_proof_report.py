@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from ms_symtensor.bridge.pynative.definitions_texts import SUBSTITUTED
 from ms_symtensor.bridge.pynative.prove import TOLERANCE, PynativeProof
+from ms_symtensor.bridge.pynative.texts import SUBSTITUTED
 from ms_symtensor.report.text import seconds, table
 from ms_symtensor.targets.mindformers_pynative import NAME
 from ms_symtensor.targets.mindformers_pynative.reduced import LEFT_OUT

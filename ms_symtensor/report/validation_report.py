@@ -103,37 +103,25 @@ def _case_json(found: Validation, index: int) -> dict[str, Any]:
     }
 
 
+def _named(figures: Figures, *names: str) -> dict[str, Any]:
+    return {name: getattr(figures, name) for name in names}
+
+
 def _group_json(group: Figures) -> dict[str, Any]:
     return {
         "group": group.name,
-        "rows": group.rows,
-        "mape": group.mape,
-        "spearman": group.spearman,
-        "kendall": group.kendall,
-        "regret": group.regret,
-        "pairs_correct": group.pairs_correct,
-        "pairs_total": group.pairs_total,
+        **_named(group, "rows", "mape", "spearman", "kendall", "regret", "pairs_correct", "pairs_total"),
         **_fits_json(group.fits),
-        "memory_mape": group.memory_mape,
-        "mfu_error": group.mfu_error,
+        **_named(group, "memory_mape", "mfu_error"),
     }
 
 
 def _total_json(total: Figures) -> dict[str, Any]:
     return {
-        "mape": total.mape,
-        "spearman_mean": total.spearman_mean,
-        "spearman_overall": total.spearman_overall,
-        "kendall_mean": total.kendall_mean,
-        "regret_mean": total.regret_mean,
-        "regret_max": total.regret_max,
-        "pairs_correct": total.pairs_correct,
-        "pairs_total": total.pairs_total,
+        **_named(total, "mape", "spearman_mean", "spearman_overall", "kendall_mean", "regret_mean", "regret_max"),
+        **_named(total, "pairs_correct", "pairs_total"),
         **_fits_json(total.fits),
-        "memory_mape": total.memory_mape,
-        "mfu_error": total.mfu_error,
-        "median_error": total.median_error,
-        "geometric_ratio": total.geometric_ratio,
+        **_named(total, "memory_mape", "mfu_error", "median_error", "geometric_ratio"),
     }
 
 

@@ -30,7 +30,7 @@ from ms_symtensor.strategy.folder import (
     read,
     write,
 )
-from ms_symtensor.strategy.plan import MicroBatchLoss, Plan, Prediction, SearchReport
+from ms_symtensor.strategy.plan import SIZES, MicroBatchLoss, Plan, Prediction, SearchReport
 from ms_symtensor.strategy.reading import Field
 from ms_symtensor.strategy.trust import is_trusted
 from ms_symtensor.strategy.writing import json_text
@@ -176,13 +176,7 @@ def to_json(plan: Plan) -> dict[str, Any]:
         "source": dict(sorted(plan.source.items())),
         **({"runtime": plan.runtime} if plan.runtime != DEFAULT else {}),
         **({"hide": plan.hide} if plan.hide else {}),
-        "global_batch_size": plan.global_batch_size,
-        "seq_length": plan.seq_length,
-        "data_parallel": plan.data_parallel,
-        "model_parallel": plan.model_parallel,
-        "sequence_parallel": plan.sequence_parallel,
-        "context_parallel": plan.context_parallel,
-        "expert_parallel": plan.expert_parallel,
+        **{name: getattr(plan, name) for name in SIZES},
         "micro_batch_num": plan.micro_batch_num,
         **({} if plan.pipeline_scheduler == DEFAULT_SCHEDULER else {"pipeline_scheduler": plan.pipeline_scheduler}),
         **({} if plan.loss is None else {"loss": plan.loss.value}),

@@ -72,6 +72,13 @@ class SearchReport:
     considered: tuple[Considered, ...] = ()
 
 
+SIZES = (
+    "global_batch_size", "seq_length", "data_parallel", "model_parallel", "sequence_parallel", "context_parallel",
+    "expert_parallel",
+)  # fmt: skip
+"""Of a plan: its batch, and how it is cut; the keys of files are the names."""
+
+
 @dataclass(frozen=True)
 class Plan:
     """A plan for `graph_hash` on `device_num` devices of `cluster`.

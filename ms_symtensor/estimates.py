@@ -19,7 +19,7 @@ from ms_symtensor.strategy.plan import Plan
 from ms_symtensor.streams import notice
 from ms_symtensor.targets.mindspeed.reading import described
 from ms_symtensor.targets.mindspeed.script import options_in
-from ms_symtensor.targets.mindspeed.target import MINDSPEED
+from ms_symtensor.targets.registry import MINDSPEED
 from ms_symtensor.tensor.graph import Graph
 from ms_symtensor.uniform.estimate import estimate, reprice
 from ms_symtensor.uniform.layout import UniformLayout

@@ -14,7 +14,7 @@ from ms_symtensor.search.constraints.request import Request
 from ms_symtensor.search.possible import require_lengths, require_pinnable
 from ms_symtensor.strategy.plan import Plan
 from ms_symtensor.targets.exporter import Uniform
-from ms_symtensor.targets.target import Target
+from ms_symtensor.targets.registry import Target
 from ms_symtensor.tensor.graph import Graph
 from ms_symtensor.uniform.rules import ANY
 from ms_symtensor.uniform.search import uniform_best

@@ -13,8 +13,7 @@ from ms_symtensor.strategy.folder import DIGESTS_FILE, REPORT_FILE, write
 from ms_symtensor.strategy.plan import Plan
 from ms_symtensor.targets.exporter import CannotSayError, Planned, Uniform
 from ms_symtensor.targets.formats import exporters, operator_strategy, strategy_checkpoint
-from ms_symtensor.targets.mindspore import MINDSPORE
-from ms_symtensor.targets.target import Target
+from ms_symtensor.targets.registry import MINDSPORE, Target
 from ms_symtensor.tensor.graph import Graph
 
 

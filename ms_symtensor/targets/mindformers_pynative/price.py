@@ -15,7 +15,6 @@ from ms_symtensor.cost.bill import Part
 from ms_symtensor.cost.flops import BACKWARD
 from ms_symtensor.cost.kernel import Kernel, pass_s
 from ms_symtensor.cost.runtime import Runtime, load
-from ms_symtensor.targets.mindformers_pynative import groups
 from ms_symtensor.targets.mindformers_pynative.calls import ITEM_B, Call, Parameter, Unit
 from ms_symtensor.targets.mindformers_pynative.degrees import Degrees
 from ms_symtensor.targets.mindformers_pynative.kept import kept_B, layer_B, loss_B
@@ -26,6 +25,7 @@ from ms_symtensor.targets.mindformers_pynative.shape import ModelShape, once
 from ms_symtensor.targets.mindformers_pynative.work import launches, seconds, work_key
 
 RUNTIME = "mindspore_pynative"
+Ranks = tuple[int, ...]
 FLOAT32_B = 4
 _KINDS = {
     "all_gather": "AllGather",
@@ -198,25 +198,37 @@ def _sent_s(own: list[Call], contexts: list[Call], degrees: Degrees, cluster: Cl
     """Seconds of MindFormers' calls and of context parallelism, forward and backward."""
     found = {"forward": 0.0, "backward": 0.0, "recompute": 0.0}
     for call in own:
-        ranks = groups.tensor_group(degrees)
+        ranks = _strided(degrees.tensor, 1)
         if call.kind == "all_to_all":
-            ranks = groups.expert_group(degrees)
+            ranks = _strided(degrees.expert, 1)
         elif call.ranks != degrees.tensor:
-            ranks = groups.strided(degrees.context, degrees.tensor)
+            ranks = _strided(degrees.context, degrees.tensor)
         found[call.phase] += call_s(call, ranks, cluster)
+    ulysses = degrees.ulysses_degree
     for call in contexts:
-        ranks = groups.ulysses_group(degrees) if call.kind == "all_to_all" else groups.context_group(degrees)
+        ranks = _strided(degrees.context // ulysses, degrees.tensor * ulysses)  # which gather keys and values
+        if call.kind == "all_to_all":
+            ranks = _strided(ulysses, degrees.tensor)  # which exchange sequence for heads
         found[call.phase] += call_s(call, ranks, cluster)
     return found["forward"], found["backward"] + found["recompute"]
 
 
-def call_s(call: Call, ranks: groups.Ranks, cluster: Cluster) -> float:
+def _strided(count: int, stride: int) -> Ranks:
+    """`count` ranks from 0, `stride` apart: a group of rank 0 on MindFormers' meshes.
+
+    From the outside in a dense mesh is stages x replicas x (data x context) x tensor, a sparse one stages x replicas x efsdp x
+    expert parallelism (mindformers/pynative/distributed/parallel_dims.py).
+    """
+    return tuple(range(0, count * stride, stride))
+
+
+def call_s(call: Call, ranks: Ranks, cluster: Cluster) -> float:
     """Seconds of one call; HCCL's formulas take the bytes of what is gathered, or of one rank's input."""
     whole_B = call.size_B * len(ranks) if call.kind == "all_gather" else call.size_B
     return _collective_s(cluster, _KINDS[call.kind], ranks, whole_B)
 
 
-def _collective_s(cluster: Cluster, kind: str, ranks: groups.Ranks, size_B: int) -> float:
+def _collective_s(cluster: Cluster, kind: str, ranks: Ranks, size_B: int) -> float:
     return collective_time(cluster, kind, ranks).seconds(size_B) if len(ranks) > 1 else 0.0
 
 
@@ -234,7 +246,7 @@ def shared_s(shape: ModelShape, by: Sharing, of: Held, region: int, cluster: Clu
     """Of a stage's units: a collective for every parameter. `region`: ranks of one replica of a stage."""
     gathers = regathers = reductions = replicas = 0.0
     for unit, count in unit_counts(shape, by, of):
-        ranks = groups.strided(unit.shards, by.expert if unit.routed else by.tensor)
+        ranks = _strided(unit.shards, by.expert if unit.routed else by.tensor)
         cut = [parameter for parameter in unit.parameters if not parameter.whole]
         gather = count * math.fsum(_collective_s(cluster, "AllGather", ranks, p.size_B) for p in cut)
         gathers += gather
@@ -262,7 +274,8 @@ def _borders_s(shape: ModelShape, degrees: Degrees, cluster: Cluster, stage: int
     hidden_B = tokens(shape, degrees) // degrees.tensor * shape.width * ITEM_B["bfloat16"]
     chunks = degrees.chunks(shape.layers)[stage]
     leaving = sum(last < shape.layers - 1 for _, last in chunks)
-    return leaving * _collective_s(cluster, "Send", groups.border_ranks(degrees), hidden_B)
+    neighbours = (0, degrees.device_num // degrees.pipeline)
+    return leaving * _collective_s(cluster, "Send", neighbours, hidden_B)
 
 
 def _update_s(elements: int, degrees: Degrees, cluster: Cluster) -> float:
@@ -278,11 +291,11 @@ def _replicas_s(unit: Unit, tensor: int, region: int, cluster: Cluster) -> float
         shards = 1 if parameter.whole else unit.shards
         size_B = parameter.elements // shards * FLOAT32_B
         stride = region if unit.routed else unit.shards * tensor
-        ranks = groups.strided(unit.replicas, stride)
+        ranks = _strided(unit.replicas, stride)
         if parameter.whole:  # all of its shards hold the same too
-            ranks = groups.strided(unit.replicas * unit.shards, tensor)
+            ranks = _strided(unit.replicas * unit.shards, tensor)
         found += _collective_s(cluster, "AllReduce", ranks, size_B)
-        found += _collective_s(cluster, "AllReduce", groups.strided(parameter.partial, 1), size_B)
+        found += _collective_s(cluster, "AllReduce", _strided(parameter.partial, 1), size_B)
     return found
 
 

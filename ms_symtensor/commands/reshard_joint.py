@@ -16,8 +16,7 @@ def reshard_joint(chosen: argparse.Namespace) -> int:
     from ms_symtensor.commands.shared import cluster_of, config_named, require_folder, require_positive, show_found
     from ms_symtensor.joint import joint
     from ms_symtensor.models import resolve, with_loss
-    from ms_symtensor.report.joint_files import write_joint
-    from ms_symtensor.report.joint_report import joint_json, joint_text
+    from ms_symtensor.report.joint_report import joint_json, joint_text, write_joint
     from ms_symtensor.report.text import numbered
     from ms_symtensor.search.constraints.request import Request as PlanRequest
     from ms_symtensor.search.possible import require_numbers

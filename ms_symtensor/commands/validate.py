@@ -27,8 +27,7 @@ def run(chosen: argparse.Namespace) -> int:
     from functools import partial
 
     from ms_symtensor.commands.shared import cluster_of, require_positive, show_found
-    from ms_symtensor.report.timing_report import timing_json, timing_text
-    from ms_symtensor.report.validation_report import validation_json, validation_text
+    from ms_symtensor.report.validation_report import timing_json, timing_text, validation_json, validation_text
     from ms_symtensor.validation.calibrate_timings import leave_one_model_out
     from ms_symtensor.validation.reading import TIMING_FORMS
     from ms_symtensor.validation.table import read_table

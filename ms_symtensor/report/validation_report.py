@@ -1,4 +1,4 @@
-"""A validation, and a calibration, for people and for programs."""
+"""A validation, of steps or of times of kernels and collectives, and a calibration, for people and for programs."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -8,9 +8,11 @@ from ms_symtensor.report.text import table
 from ms_symtensor.validation.calibrate import Fit
 from ms_symtensor.validation.metrics import Fits
 from ms_symtensor.validation.score import Figures
+from ms_symtensor.validation.timings import Compared, Scored, TimingValidation
 from ms_symtensor.validation.validate import Validation
 
 HEAD = ("", "rows", "MAPE", "Spearman", "Kendall", "regret", "max", "pairs", "fits", "precision", "recall", "memory")
+TIMING_HEAD = ("", "rows", "MAPE", "predicted / measured", "Spearman", "regret", "kept")
 
 
 def validation_json(found: Validation) -> dict[str, Any]:
@@ -51,6 +53,39 @@ def validation_text(found: Validation, every_group: bool = True) -> str:
         paragraphs.append(
             f"Model FLOPs utilisation, where only that was measured: {100 * total.mfu_error:.1f} points apart"
         )
+    return "\n\n".join(paragraphs)
+
+
+def timing_json(found: TimingValidation) -> dict[str, Any]:
+    """The keys that `symtensor validate --json` promises for tables of timings; rates are fractions, times seconds."""
+    total = found.total
+    return {
+        "dataset": found.name,
+        "cluster": found.cluster,
+        "rows": len(total.rows),
+        "excluded": len(found.excluded),
+        "exclusions": [{"row": e.line, "reason": e.reason} for e in found.excluded],
+        "mape": total.mape,
+        "spearman_mean": found.spearman_mean,
+        "regret_mean": found.regret_mean,
+        "kept": total.kept,
+        "geometric_ratio": total.geometric_ratio,
+        "kinds": [_scored_json(one) for one in found.judged],
+        "cases": [_compared_json(row) for row in total.rows],
+    }
+
+
+def timing_text(found: TimingValidation) -> str:
+    """What was left out and why, and the figures by kind."""
+    total = found.total
+    of_rows = f"{len(total.rows)} times of" if len(total.rows) > found.rows else f"{len(total.rows)} of"
+    elsewhere = f" ({found.cluster} where it names none)" if found.cluster else ""
+    paragraphs = [f"{found.name}, each row on the cluster of its chip{elsewhere}: {of_rows} {found.rows} rows"]
+    if found.excluded:
+        paragraphs.append("Excluded\n" + table([(f"row {e.line}", e.reason) for e in found.excluded]))
+    paragraphs.append(
+        table([_line(one) for one in (*found.judged, total)], TIMING_HEAD, right=range(1, len(TIMING_HEAD)))
+    )
     return "\n\n".join(paragraphs)
 
 
@@ -103,7 +138,7 @@ def _case_json(found: Validation, index: int) -> dict[str, Any]:
     }
 
 
-def _named(figures: Figures, *names: str) -> dict[str, Any]:
+def _named(figures: Figures | Scored, *names: str) -> dict[str, Any]:
     return {name: getattr(figures, name) for name in names}
 
 
@@ -155,6 +190,34 @@ def _fits_cells(fits: Fits) -> tuple[str, str, str]:
     if not fits.some_fail:
         return "", "", ""
     return _percent(fits.accuracy), _percent(fits.precision), _percent(fits.recall)
+
+
+def _scored_json(one: Scored) -> dict[str, Any]:
+    return {
+        "kind": one.kind,
+        "rows": len(one.rows),
+        **_named(one, "mape", "geometric_ratio", "spearman", "regret", "kept"),
+    }
+
+
+def _compared_json(row: Compared) -> dict[str, Any]:
+    """`measured_s` is what `predicted_s` is compared with; `time_s` and `floor_s` are those of the table."""
+    return {
+        "row": row.timing.line,
+        "kind": row.timing.group,
+        "cluster": row.cluster,
+        "predicted_s": row.predicted_s,
+        "measured_s": row.measured_s,
+        "time_s": row.timing.time_s,
+        "floor_s": row.timing.floor_s,
+    }
+
+
+def _line(one: Scored) -> tuple[str, ...]:
+    ratio = f"{one.geometric_ratio:.2f}"
+    return (
+        one.kind, str(len(one.rows)), _percent(one.mape), ratio, _rank(one.spearman), _percent(one.regret), _percent(one.kept),
+    )  # fmt: skip
 
 
 def _rows_of(found: Validation, reason: str, shown: int = 6) -> str:

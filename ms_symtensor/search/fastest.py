@@ -15,7 +15,7 @@ from ms_symtensor.search.stages.screening import ScreeningResult
 SHAPES = 12
 """Of so many of the best step layouts all layouts may be tried."""
 
-REFINED = 6
+REFINED = 3
 """So many layouts are made plans at most that fit, those that promise to take less than the best plan so far (empirical)."""
 
 ESTIMATED = 48

@@ -1,5 +1,6 @@
 """The collectives of a compiled program: kind, ranks, bytes, where they stand and why."""
 
+from collections import Counter
 from dataclasses import dataclass
 
 from ms_symtensor.bridge.compiler.compile import CompiledProgram
@@ -126,3 +127,31 @@ def _global_rank(program: CompiledProgram, node: Node, peer: int) -> int:
     group = node.attribute("group")
     members = program.groups.get(group) if isinstance(group, str) else None
     return members[peer] if members and peer < len(members) else peer
+
+
+def describe(program: CompiledProgram) -> str:
+    """A dump for people: operators counted, every collective and parameter with its shapes."""
+    counts = Counter(node.type for node in program.nodes)
+    lines = [
+        f"rank {program.rank} of {program.device_num}, MindSpore {program.mindspore}, {program.seconds:.1f} s",
+        "operators: " + ", ".join(f"{kind} {number}" for kind, number in sorted(counts.items())),
+        "collectives:",
+    ]
+    for c in collectives(program):
+        marks = [mark for mark, on in (("backward", c.backward), ("recomputed", c.recomputed)) if on]
+        marks += [f"of {c.parameter}"] if c.parameter else []
+        lines.append(
+            f"  {c.kind:13s} {_short(c.ranks):24s} {c.input!s} -> {c.output!s}  {c.name}  {' '.join(marks)}".rstrip()
+        )
+    lines.append("parameters:")
+    for p in program.layouts:
+        shard = f", cut by the optimizer among {_short(p.optimizer_shard_ranks)}" if p.optimizer_shard_ranks else ""
+        cut = f"{p.layout.shape} on {p.layout.device_matrix} by {p.layout.tensor_map}"
+        lines.append(f"  {p.name}: {cut} -> {p.slice_type}{shard}")
+    return "\n".join(lines)
+
+
+def _short(ranks: tuple[int, ...]) -> str:
+    if len(ranks) <= 8:
+        return f"[{' '.join(map(str, ranks))}]"
+    return f"[{ranks[0]} {ranks[1]} .. {ranks[-1]}: {len(ranks)}]"

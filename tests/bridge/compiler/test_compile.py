@@ -10,7 +10,7 @@ from mindspore.nn.utils import no_init_parameters
 
 from ms_symtensor.bridge.apply.training import training_cell
 from ms_symtensor.bridge.capture.capture import capture
-from ms_symtensor.bridge.compiled.collectives import collectives, is_recomputed
+from ms_symtensor.bridge.compiled.collectives import collectives, describe, is_recomputed
 from ms_symtensor.bridge.compiler.compile import compile_rank
 from ms_symtensor.bridge.compiler.parallel_context import ParallelConfig
 from ms_symtensor.errors import CompilerError
@@ -182,6 +182,13 @@ def test_every_rank_sees_its_own_groups(net):
 def test_forward_network_alone(net):
     program = compile_rank(net, empty(TOKENS, dtype=ms.int32), device_num=8, rank=RANK)
     assert not any(c.backward for c in collectives(program))
+
+
+def test_description_names_collectives_and_parameters(program):
+    text = describe(program)
+    assert "rank 5 of 8" in text
+    assert "AllReduce     [4 5 6 7]" in text
+    assert "layers.0.up_weight: (256, 64) on (2, 4) by (0, -1) -> float16[64, 64]" in text
 
 
 def test_refusals_tell_the_compilers_reason():

@@ -316,10 +316,14 @@ def _read_by_several(nodes: Sequence[Node]) -> Mapping[int, int]:
 
 
 def _passing(micro: Program, scatters_gradients: bool) -> Iterator[int]:
-    """Gradients of weights that exist for a moment, in every micro-batch. What is reduced once is the sum of all."""
+    """Gradients of weights that exist for a moment, in every micro-batch. What is reduced once is the sum of all; a gradient that
+    no ReduceScatter reads is added to it in the type in use, without a cast.
+    """
+    scatters = (n for n in micro.nodes if scatters_gradients and n.role is Role.SYNC and n.kind == "ReduceScatter")
+    scattered = {node.parameter for node in scatters}
     for node in micro.nodes:
         if node.role is Role.SYNC:
-            passes = scatters_gradients and node.kind not in ("AllReduce", "AssignAdd")
+            passes = node.parameter in scattered and node.kind not in ("AllReduce", "AssignAdd")
         else:
             passes = node.phase is not Phase.FORWARD and node.role is not Role.BORDER
         if passes:

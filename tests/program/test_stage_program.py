@@ -196,6 +196,15 @@ def test_level2_scatters_the_gradient_of_every_use():
     assert counted[OptimizerLevel.LEVEL2][0] == 2 * 3
 
 
+def test_a_gradient_that_is_not_scattered_is_added_up_without_a_cast():
+    """The optimizer does not shard a table of two stages: with level2 its gradient takes no more than with level1."""
+    _, last = programs("gpt2_xl", optimizer_level=OptimizerLevel.LEVEL2)
+    casts = [s for s, n in enumerate(last.micro.nodes) if n.kind == "Cast" and n.role is Role.SYNC
+             and n.parameter == "word_embedding.table"]  # fmt: skip
+    each, once = (micro_batch(last.micro, level, False) for level in (OptimizerLevel.LEVEL2, OptimizerLevel.LEVEL1))
+    assert casts and all(each.live_B[step] == once.live_B[step] for step in casts)
+
+
 def test_a_scalar_crosses_no_border():
     graph = small_graph("llama2_7b", num_layers=2)
     name = "Default/layers-CellList/0-TransformerBlock/Add-op1"

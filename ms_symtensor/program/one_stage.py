@@ -70,8 +70,12 @@ def why_one_stage(graph: Graph) -> str:
 def why_no_accumulation(graph: Graph) -> str:
     """Why gradients of `graph` must not add up on one stage; empty if they may.
 
-    MindSpore 2.10.0 looks for the micro-batch of what reads the first weight, and rejects what is none's.
+    MindSpore 2.10.0 takes the backward pass of what reads the first weight (`TagMicroBatchBpEndPrim`) for the end of a
+    micro-batch. It rejects a network where there is none, the weight being frozen (adapters), or where it is of no micro-batch.
     """
+    first = next((op for op in graph.ops if op.type != "Cast" and _weights_of(graph, op)), None)
+    if first is not None and not any(graph.parameter_by_name[name].requires_grad for name in _weights_of(graph, first)):
+        return f"{short_name(first)} ({first.type}), which reads the first weight, has no gradient, which MindSpore rejects"
     first = next((op for op in graph.ops if _trains(graph, op)), None)
     if first is None or first.type == "Cast" or not _is_of_weights_alone(first):
         return ""
@@ -188,12 +192,20 @@ def _readers_outside(graph: Graph) -> dict[str, list[Op]]:
     found: dict[str, list[Op]] = {}
     for op in graph.ops:
         if op.block is None and op.type != "Cast":
-            for source in sources_of(op):
-                while isinstance(source, OpOutput) and (maker := graph.op_by_name[source.op]).type == "Cast":
-                    source = maker.inputs[0]
-                if isinstance(source, ParameterRef):
-                    found.setdefault(source.name, []).append(op)
+            for name in _weights_of(graph, op):
+                found.setdefault(name, []).append(op)
     return found
+
+
+def _weights_of(graph: Graph, op: Op) -> tuple[str, ...]:
+    """The weights that `op` reads, maybe through Casts."""
+    found: list[str] = []
+    for source in sources_of(op):
+        while isinstance(source, OpOutput) and (maker := graph.op_by_name[source.op]).type == "Cast":
+            source = maker.inputs[0]
+        if isinstance(source, ParameterRef):
+            found.append(source.name)
+    return tuple(found)
 
 
 def _is_of_weights_alone(op: Op) -> bool:

@@ -18,7 +18,7 @@ SHAPES = 12
 REFINED = 3
 """So many layouts are made plans at most that fit, those that promise to take less than the best plan so far (empirical)."""
 
-ESTIMATED = 48
+ESTIMATED = 96
 """Of so many layouts, the quickest ones where memory is free, it is estimated what they take; then of so many with each number
 of virtual stages (empirical)."""
 

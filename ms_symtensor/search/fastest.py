@@ -124,8 +124,7 @@ def estimates_of(rows: Iterable[Candidate], limit_B: float) -> list[Promise]:
 
 
 def _likely(screening: ScreeningResult, best_s: float, limit_B: float) -> list[Candidate]:
-    """Layouts that may be the fastest. What is cheap to recompute is so first: of the seconds that whole blocks take beyond what
-    is quickest, it is taken to be the share that recomputed blocks are of all.
+    """Layouts that may be the fastest, the best ones by `_estimated_s`: what is cheap to recompute is so first.
 
     Where memory is free, more virtual stages are always quicker: the best ones of every number of them are looked at, too.
     """
@@ -134,24 +133,36 @@ def _likely(screening: ScreeningResult, best_s: float, limit_B: float) -> list[C
         if (least_s := quickest_s(row)) < best_s:
             different.setdefault(_alike(row), (least_s, row))
     ranked, further, tried = list[Promise](), dict[int, Promise](), Counter[int]()
-    for least_s, row in sorted(different.values(), key=lambda one: one[0]):
+    for _, row in sorted(different.values(), key=lambda one: one[0]):
         number, is_quick = row.shape.interleave, tried.total() < ESTIMATED
         if not is_quick and tried[number] >= ESTIMATED:
             continue
         last = ranked[RANKED - 1 :] if is_quick else [further[number]] if number in further else []
-        cutoff_s = last[0][0] if last else math.inf
-        guess = divided(row, limit_B) if least_s < cutoff_s else None
-        tried[number] += guess is not None or least_s >= cutoff_s  # what does not fit is not counted
-        if guess is None:
+        step_s = _estimated_s(row, limit_B, last[0][0] if last else math.inf)
+        if step_s is None:
             continue
-        share = sum(stage.recomputed for stage in guess.stages) / max(1, sum(row.depths[1:-1]))
-        step_s = least_s + share * (guess.step_time_s - least_s)
-        if is_quick:
+        tried[number] += 1
+        if is_quick and math.isfinite(step_s):
             insort(ranked, (step_s, row), key=lambda one: one[0])
             del ranked[RANKED:]
-        elif step_s < cutoff_s:
+        elif math.isfinite(step_s):
             further[number] = step_s, row
     return [row for _, row in (*ranked, *(further[number] for number in sorted(further)))]
+
+
+def _estimated_s(row: Candidate, limit_B: float, cutoff_s: float) -> float | None:
+    """Seconds of a step of `row` if selective recomputation takes of the seconds of whole blocks the share that recomputed blocks
+    are of all; inf where that is not below `cutoff_s`, None where nothing fits.
+    """
+    free = divided(row, math.inf, cutoff_s)
+    if free is None:
+        return math.inf
+    guess = divided(row, limit_B)
+    if guess is None:
+        return None
+    share = sum(stage.recomputed for stage in guess.stages) / max(1, sum(row.depths[1:-1]))
+    step_s = free.step_time_s + share * (guess.step_time_s - free.step_time_s)
+    return step_s if step_s < cutoff_s else math.inf
 
 
 def _alike(row: Candidate) -> tuple:

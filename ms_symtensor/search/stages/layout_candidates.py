@@ -137,8 +137,7 @@ class ConfigGroup:
         """
         alike: dict[tuple[int, int, int], list[int]] = {}
         for n in self.which.tolist():
-            shape = self.shapes[n]
-            alike.setdefault((shape.stages, shape.micro_batch_num, int(self.members[n])), []).append(n)
+            alike.setdefault(self._without_virtual_stages(n), []).append(n)
         if not alike:
             return []
         first = np.array([numbers[0] for numbers in alike.values()], dtype=np.intp)
@@ -147,7 +146,7 @@ class ConfigGroup:
         rows = self.rows_of(first[possible], least.assignment[possible], least.value[possible])
         found = []
         for row in rows:
-            for n in alike[row.shape.stages, row.shape.micro_batch_num, row.member]:
+            for n in alike[self._without_virtual_stages(row.number)]:
                 one = replace(row, shape=self.shapes[n], number=n)
                 share = min(1.0, _passes(one.shape) / _passes(row.shape))
                 found.append(one.bound_by(share * row.bound_s - one.hidden_s))
@@ -200,10 +199,15 @@ class ConfigGroup:
         """The shapes `which` in groups that differ in virtual stages alone: the places of those with the fewest and with the most
         of every group, and the group of each of `which`.
         """
-        kinds = [(self.shapes[n].stages, self.shapes[n].micro_batch_num, int(self.members[n])) for n in which.tolist()]
+        kinds = [self._without_virtual_stages(n) for n in which.tolist()]
         _, fewest, group = np.unique(kinds, axis=0, return_index=True, return_inverse=True)
         _, behind = np.unique(kinds[::-1], axis=0, return_index=True)
         return fewest, len(kinds) - 1 - behind, group.reshape(-1)
+
+    def _without_virtual_stages(self, number: int) -> tuple[int, int, int]:
+        """What shapes have in common that differ in virtual stages alone."""
+        shape = self.shapes[number]
+        return shape.stages, shape.micro_batch_num, int(self.members[number])
 
     @property
     def _shares(self) -> tuple[float, float]:

@@ -62,7 +62,7 @@ def families(
         if devices <= FINEST_MESH_DEVICES and not shape.accumulates:
             found.setdefault((shape.mesh, shape.batch), []).append(shape)  # its mesh is the finest
             continue
-        is_many = devices == 1 or (devices > FINEST_MESH_DEVICES and (shape.accumulates or axes > 2))
+        is_many = devices == 1 or devices > FINEST_MESH_DEVICES
         samples = SAMPLES[axes, kind]
         # Dims that do not go with the batch are equal beside `samples`, whatever batch it is.
         alike = is_many or stands_for(

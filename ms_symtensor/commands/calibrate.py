@@ -22,6 +22,7 @@ def run(chosen: argparse.Namespace) -> int:
     from ms_symtensor.cluster.load import SUFFIXES
     from ms_symtensor.commands.shared import cluster_of, show_found
     from ms_symtensor.files.writing import write_file
+    from ms_symtensor.report.progress import progress
     from ms_symtensor.report.validation_report import calibration_json, calibration_text
     from ms_symtensor.validation.calibrate import fit
     from ms_symtensor.validation.cluster_file import calibrated_yaml
@@ -33,7 +34,11 @@ def run(chosen: argparse.Namespace) -> int:
             f"--out is {chosen.out}: give a file {' or '.join(f'*{s}' for s in SUFFIXES)}, as --cluster takes it"
         )
     cluster = cluster_of(chosen.cluster)
-    found = fit(priceable(of_cluster(read(chosen.table), cluster), cluster).cases, cluster)
+    with progress() as step:
+        step("prices of the rows")
+        rows = priceable(of_cluster(read(chosen.table), cluster), cluster).cases
+        step("constants")
+        found = fit(rows, cluster)
     out = chosen.out or Path(f"{cluster.name}_calibrated.yaml")
     write_file(out, calibrated_yaml(chosen.cluster, found, chosen.table.name))
     show_found(chosen, calibration_json(found, cluster.name, str(out)), calibration_text(found, cluster.name, str(out)))

@@ -49,6 +49,7 @@ def run(chosen: argparse.Namespace) -> int:
     from ms_symtensor.commands.shared import folder_of, show_found
     from ms_symtensor.estimates import OPTIONS, estimates, of_plan
     from ms_symtensor.report.estimate_report import estimate_json, estimate_text, estimates_text
+    from ms_symtensor.report.progress import progress
     from ms_symtensor.strategy.file import graph_in, plan_in
 
     given = [bool(chosen.model), chosen.plan is not None, chosen.requests is not None]
@@ -66,7 +67,9 @@ def run(chosen: argparse.Namespace) -> int:
             of_plan(plan, graph, chosen.cluster, chosen.runtime, chosen.hide, chosen.memory_limit, chosen.memory_margin)
         ]
     else:
-        found = estimates(chosen)
+        with progress() as step:
+            step("prices")
+            found = estimates(chosen)
     if chosen.requests is not None:
         show_found(chosen, {"estimates": [estimate_json(*one) for one in found]}, estimates_text(found))
         return 0

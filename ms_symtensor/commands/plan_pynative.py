@@ -23,6 +23,7 @@ def plan_pynative(chosen: argparse.Namespace) -> int:
     from ms_symtensor.commands.options import require_read
     from ms_symtensor.commands.shared import cluster_of, require_positive, show_found
     from ms_symtensor.files.writing import write_file
+    from ms_symtensor.report.progress import progress
     from ms_symtensor.report.pynative_plan_report import pynative_plan_json, pynative_plan_text
     from ms_symtensor.report.text import seconds
     from ms_symtensor.search.possible import require_devices
@@ -39,7 +40,9 @@ def plan_pynative(chosen: argparse.Namespace) -> int:
     require_devices(cluster, chosen.device_num)
     limit_B = memory_limit_B(cluster, chosen.memory_limit, chosen.memory_margin)
     name, base, config, network = _network(chosen)
-    found = plan(name, config, chosen.device_num, cluster, limit_B, fixed_of(chosen.fix))
+    with progress() as step:
+        step("configurations")
+        found = plan(name, config, chosen.device_num, cluster, limit_B, fixed_of(chosen.fix))
     if wrong := warning(found.shape, found.found.degrees):
         notice(wrong)
     graph = None if network is None else in_graph_mode(network, found.found.degrees, cluster, limit_B)

@@ -83,6 +83,7 @@ def run(chosen: argparse.Namespace) -> int:
     from ms_symtensor.program.program import Program
     from ms_symtensor.program.stage_program import StageProgram
     from ms_symtensor.report.programs import programs_of
+    from ms_symtensor.report.progress import progress
     from ms_symtensor.report.reshard_files import checkpoint_of, checkpoint_of_side, write_reshard
     from ms_symtensor.report.reshard_report import proof_text, reshard_json, reshard_text
     from ms_symtensor.report.text import numbered
@@ -147,8 +148,12 @@ def run(chosen: argparse.Namespace) -> int:
     cluster = warned(load_cluster(chosen.cluster) if chosen.cluster is not None else first.planned_for)
     limit_B = memory_limit_B(cluster, chosen.memory_limit, chosen.memory_margin)
     request = Request(cluster, limit_B, chosen.apart, not chosen.keep_ranks, chosen.keep_source)
-    found = reshard(source, target, request)
-    proof = prove(found) if chosen.prove else None
+    with progress() as step:
+        step("moves")
+        found = reshard(source, target, request)
+        if chosen.prove:
+            step("proof")
+        proof = prove(found) if chosen.prove else None
     data, text = reshard_json(found, first, second, proof), reshard_text(found, first)
     if chosen.out is not None:
         before = checkpoint_of(first, graph, programs, source, has_states)

@@ -17,6 +17,7 @@ def reshard_joint(chosen: argparse.Namespace) -> int:
     from ms_symtensor.joint import joint
     from ms_symtensor.models import resolve, with_loss
     from ms_symtensor.report.joint_report import joint_json, joint_text, write_joint
+    from ms_symtensor.report.progress import progress
     from ms_symtensor.report.text import numbered
     from ms_symtensor.search.constraints.request import Request as PlanRequest
     from ms_symtensor.search.possible import require_numbers
@@ -47,7 +48,9 @@ def reshard_joint(chosen: argparse.Namespace) -> int:
     request = Request(config, cluster, chosen.device_num, tokens, limit_B, fixed=fixed_of(rollout))
     trained = replace(config, batch_size=samples, seq_length=tokens.whole)
     asked = PlanRequest(cluster, chosen.device_num, samples, tokens.whole, limit_B, config.name, limits=wanted)
-    found = joint(request, samples, trained, asked)
+    with progress() as step:
+        step("plans of training and rollout")
+        found = joint(request, samples, trained, asked)
     data, text = joint_json(request, samples, found), joint_text(request, samples, found)
     if chosen.out is not None:
         model, layout = resolve(str(chosen.source), samples, tokens.whole), found.step.training.layout

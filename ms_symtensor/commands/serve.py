@@ -63,6 +63,7 @@ def run(chosen: argparse.Namespace) -> int:
 
     from ms_symtensor.arguments import memory_limit_B
     from ms_symtensor.commands.shared import cluster_of, config_named, require_positive, show_found
+    from ms_symtensor.report.progress import progress
     from ms_symtensor.report.serve_report import serve_json, serve_text, why_not_text, write_serve
     from ms_symtensor.report.text import numbered, seconds
     from ms_symtensor.serving.deployment import MIXED, SPLIT, TURNS
@@ -94,7 +95,9 @@ def run(chosen: argparse.Namespace) -> int:
     )
     asked = {MIXED: chosen.colocated, SPLIT: chosen.disaggregated, TURNS: chosen.turns}
     modes = tuple(mode for mode, only in asked.items() if only) or (MIXED, SPLIT)
-    found = search(request, modes, top)
+    with progress() as step:
+        step("deployments")
+        found = search(request, modes, top)
     took_s = perf_counter() - started
     text, data = serve_text(request, found), serve_json(request, found, took_s)
     if chosen.why_not is not None:
@@ -105,7 +108,9 @@ def run(chosen: argparse.Namespace) -> int:
         data["why_not"] = serve_json(request, other, 0.0)
     if chosen.out is not None:
         refused = why_no_plans(request, found.best)
-        plans = () if refused else phase_plans(request, found, took_s)
+        with progress() as step:
+            step("plans of the phases")
+            plans = () if refused else phase_plans(request, found, took_s)
         data |= {"plans_refused": refused} if refused else {}
         written = write_serve(chosen.out, request, found.best, data, text, plans)
         if refused:

@@ -43,6 +43,7 @@ def run(chosen: argparse.Namespace) -> int:
     from ms_symtensor.commands.shared import plan_and_graph, show_found
     from ms_symtensor.files.writing import write_file
     from ms_symtensor.report.programs import programs_of
+    from ms_symtensor.report.progress import progress
     from ms_symtensor.report.traffic_report import links_csv, pairs_csv, traffic_json, traffic_text
     from ms_symtensor.strategy.folder import LINKS_FILE, PAIRS_FILE, RANK_TABLE_FILE, TRAFFIC_FILE
     from ms_symtensor.traffic.fabric import leaves_of
@@ -52,10 +53,13 @@ def run(chosen: argparse.Namespace) -> int:
 
     folder, plan, graph = plan_and_graph(chosen, "its traffic stands")
     leaves = None if chosen.topology is None else leaves_of(chosen.topology, plan.planned_for)
-    programs = programs_of(plan, graph)
-    order = order_of(plan, graph, programs) if chosen.rank_order else None
-    positions = None if order is None else order.positions
-    found = plan_traffic(plan, programs, leaves, positions)
+    with progress() as step:
+        step("programs")
+        programs = programs_of(plan, graph)
+        step("traffic")
+        order = order_of(plan, graph, programs) if chosen.rank_order else None
+        positions = None if order is None else order.positions
+        found = plan_traffic(plan, programs, leaves, positions)
     number = server_num(found.device_num, found.node_size)
     servers = (
         example_servers(number, found.node_size)

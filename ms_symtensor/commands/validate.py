@@ -27,6 +27,7 @@ def run(chosen: argparse.Namespace) -> int:
     from functools import partial
 
     from ms_symtensor.commands.shared import cluster_of, require_positive, show_found
+    from ms_symtensor.report.progress import progress
     from ms_symtensor.report.validation_report import timing_json, timing_text, validation_json, validation_text
     from ms_symtensor.validation.calibrate_timings import leave_one_model_out
     from ms_symtensor.validation.reading import TIMING_FORMS
@@ -46,11 +47,15 @@ def run(chosen: argparse.Namespace) -> int:
                 f"--calibrate fits measured steps, and {chosen.table.name} has single kernels: leave it out"
             )
         others = partial(leave_one_model_out, steps=chosen.calibrate, seed=chosen.seed)
-        timings = validate_timings(timed, form, cluster, None if chosen.calibrate is None else others)
+        with progress() as step:
+            step("timings")
+            timings = validate_timings(timed, form, cluster, None if chosen.calibrate is None else others)
         show_found(chosen, timing_json(timings), timing_text(timings))
         return 0
     if cluster is None:
         raise InputError(f"{chosen.table.name} has steps: give --cluster, where they were measured")
-    found = validate(chosen.table, cluster, calibrate=chosen.calibrate, seed=chosen.seed)
+    with progress() as step:
+        step("prices of the rows")
+        found = validate(chosen.table, cluster, calibrate=chosen.calibrate, seed=chosen.seed)
     show_found(chosen, validation_json(found), validation_text(found))
     return 0

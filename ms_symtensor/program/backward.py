@@ -14,7 +14,7 @@ from ms_symtensor.program.forward import Forward
 from ms_symtensor.program.gradients import ADDED, PASSED_ON, passes_on
 from ms_symtensor.program.program import Node, ParameterPlacement, Phase, Role
 from ms_symtensor.program.reading import Weight
-from ms_symtensor.program.scratch import LOOKED_UP, Scratch, scratch
+from ms_symtensor.program.scratch import LOOKED_UP, masked, scratch
 from ms_symtensor.program.settings import OptimizerLevel, Settings
 from ms_symtensor.tensor.dtype import size_B
 from ms_symtensor.tensor.graph import TensorType
@@ -156,12 +156,14 @@ class _Differentiator:
             f"{node.kind}Grad", gradients + reads, kinds, op=node.op, phase=Phase.BACKWARD, block=node.block,
             attribute=tuple(node.inputs.index(t) for t in wanted),
         )  # fmt: skip
-        self._add_scratch(node, wanted, reads)
+        self._add_scratch(node, wanted, gradients, reads)
         for tensor, gradient in zip(wanted, found, strict=True):
             self.incoming.setdefault(tensor, []).append(gradient)
 
-    def _add_scratch(self, node: Node, wanted: tuple[int, ...], reads: tuple[int, ...]) -> None:
-        """What lies beside the gradients of `wanted`, the last node, of which `reads` are of the forward pass."""
+    def _add_scratch(
+        self, node: Node, wanted: tuple[int, ...], incoming: tuple[int, ...], reads: tuple[int, ...]
+    ) -> None:
+        """What lies beside the gradients of `wanted`, the last node, which reads `incoming` and, of the forward pass, `reads`."""
         inputs = tuple(self.builder.tensors[t].shape for t in node.inputs)
         result = self.builder.tensors[node.outputs[0]]
         is_alone, each_B = len(wanted) == 1, size_B(result.dtype)
@@ -173,7 +175,8 @@ class _Differentiator:
         )
         placement = self.half.placements.get(node.op)
         if node.kind in LOOKED_UP and placement is not None and placement.partial is not None:
-            beside = Scratch(math.prod(result.shape))
+            is_counted = self.in_pipeline or wanted[0] not in self.half.weights
+            beside, reads = masked(math.prod(result.shape), is_counted * math.prod(inputs[0])), incoming
         if beside.elements:
             tensor = TensorType((beside.elements,), result.dtype)
             self.builder.scratch(tensor, reads if beside.read_first else ())

@@ -56,12 +56,22 @@ def before_sum(kind: str, shape: Shape, result: Shape) -> Shape:
 
 
 class Scratch(NamedTuple):
-    """So many elements lie beside a gradient and beside what it reads. `read_first`: what it reads of the forward pass need not
-    be there any more when it is.
+    """So many elements lie beside a gradient and beside what it reads. `read_first`: what it reads of the forward pass (of a
+    masked look-up: the incoming gradient) need not be there any more when it is.
     """
 
     elements: int
     read_first: bool = False
+
+
+def masked(looked_up: int, table: int) -> Scratch:
+    """What lies beside the gradient of a table whose looked-up dim is cut: the incoming gradient is masked, and then added up.
+
+    Args:
+        looked_up: Elements of the incoming gradient.
+        table: Elements of the table's gradient; 0 where it is no activation.
+    """
+    return Scratch(looked_up, True) if table >= looked_up else Scratch(looked_up - table)
 
 
 def scratch(

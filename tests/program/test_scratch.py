@@ -3,12 +3,12 @@
 import pytest
 
 from ms_symtensor.ops.placement import OpStrategy
-from ms_symtensor.program.liveness import activation_peak_B, lives, program_steps
+from ms_symtensor.program.liveness import activation_peak_B, live_B, lives, program_steps
 from ms_symtensor.program.partition import partition
 from ms_symtensor.program.program import Phase, Program
 from ms_symtensor.program.scratch import scratch
 from ms_symtensor.program.settings import Settings, StagePlan
-from ms_symtensor.tensor.graph import Graph, InputRef, Op, OpOutput, Parameter, ParameterRef, TensorType
+from ms_symtensor.tensor.graph import Constant, Graph, InputRef, Op, OpOutput, Parameter, ParameterRef, TensorType
 
 
 def product_with(shape: tuple[int, ...]) -> Program:
@@ -109,3 +109,24 @@ def test_of_x_times_a_function_of_x_the_gradient_of_the_function_comes_first(fir
     made = {t: n.op for n in program.nodes for t in n.outputs if n.phase is Phase.FORWARD}
     read = [made[n.inputs[1]] for n in program.nodes if n.op == "product" and n.phase is Phase.BACKWARD]
     assert read == ["mul", "sigmoid"]
+
+
+@pytest.mark.parametrize(("rows", "elements"), [(32, 32 + 64), (8, 32 + 32)])
+def test_of_a_look_up_in_cut_rows_the_incoming_gradient_is_masked_and_then_added_up(rows, elements):
+    """As `Grad_Mul` and `UnsortedSegmentSum` are compiled: 8 vectors of 4, and a table's slice of `rows` / 2 of them."""
+    table, ids, found = TensorType((rows, 4), "float32"), TensorType((8,), "int32"), TensorType((8, 4), "float32")
+    ops = (
+        Op("neg", "Neg", (ParameterRef("table"),), (table,), primitive="neg"),
+        Op("gather", "Gather", (OpOutput("neg"), InputRef("ids"), Constant(0)), (found,), primitive="gather"),
+        Op("sum", "ReduceSum", (OpOutput("gather"),), (TensorType((), "float32"),), primitive="sum"),
+    )
+    graph = Graph("net", (("ids", ids),), (Parameter("table", table),), ops, OpOutput("sum"))
+    strategies = {"neg": OpStrategy(((2, 1),)), "gather": OpStrategy(((2, 1), (1,))), "sum": OpStrategy(((1, 1),))}
+    program = partition(graph, StagePlan(strategies, Settings(2)))
+    (place,) = (i for i, n in enumerate(program.nodes) if n.kind == "GatherGrad")
+    alive = live_B(
+        lives(program_steps(program), program.kept),
+        dict(enumerate(t.size_B for t in program.tensors)),
+        len(program.nodes),
+    )
+    assert alive[place] == 4 * elements

@@ -24,6 +24,7 @@ from ms_symtensor.tensor.graph import Graph
 from ms_symtensor.uniform.estimate import estimate, reprice
 from ms_symtensor.uniform.layout import UniformLayout
 from ms_symtensor.uniform.request import pinned_layout
+from ms_symtensor.uniform.rules import refused_by_mindspore
 
 Priced = tuple[Plan, Graph]
 DEFAULT_CLUSTER = "atlas_800t_a2"
@@ -101,6 +102,8 @@ def _priced(options: Mapping[str, Any]) -> Priced:
         options = {**options, "runtime": options["runtime"] or MINDSPEED.runtime, "hide": options["hide"] or hide}
     else:
         layout = pinned_layout(config, wanted, options["device_num"])
+        if (options["runtime"] or DEFAULT) == DEFAULT and (reason := refused_by_mindspore(config, layout)):
+            raise InputError(f"{reason}: pin pipeline_stages=2 or micro_batch_num=1, or give another --runtime")
     request = Request(
         cluster,
         options["device_num"],

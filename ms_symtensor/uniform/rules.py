@@ -13,7 +13,7 @@ def _one_form(config: TransformerConfig, degrees: Degrees) -> Iterator[Degrees]:
     yield degrees
 
 
-def _refused_by_mindspore(config: TransformerConfig, layout: UniformLayout) -> str:
+def refused_by_mindspore(config: TransformerConfig, layout: UniformLayout) -> str:
     """Why MindSpore cannot run `layout`; empty: it can. See `program.one_stage.why_no_accumulation`."""
     adds_up = layout.stages.number == 1 < layout.stages.micro_batch_num
     if adds_up and not config.trains_vocabulary:
@@ -45,7 +45,7 @@ class Rules:
     """
 
     forms: Callable[[TransformerConfig, Degrees], Iterator[Degrees]] = _one_form
-    refusal: Callable[[TransformerConfig, UniformLayout], str] = _refused_by_mindspore
+    refusal: Callable[[TransformerConfig, UniformLayout], str] = refused_by_mindspore
     levels: tuple[int, ...] = (1,)
     selections: tuple[Parts, ...] = ((Selection.ATTENTION_CORE,),)
     mixes_context: bool = False

@@ -12,7 +12,7 @@ from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.targets.exporter import CannotSayError
 from ms_symtensor.targets.mindformers.recompute import lists_of
 from ms_symtensor.uniform.layout import Degrees, Selection, UniformLayout
-from ms_symtensor.uniform.rules import Rules, sharing_sequences
+from ms_symtensor.uniform.rules import Rules, refused_by_mindspore, sharing_sequences
 
 
 def forms(config: TransformerConfig, degrees: Degrees) -> Iterator[Degrees]:
@@ -63,7 +63,7 @@ def refusal(config: TransformerConfig, layout: UniformLayout) -> str:
         (of.gathers_logits, "the loss is computed from a cut vocabulary"),
         (layout.stages.head_stage not in (-1, layout.stages.number - 1), "the head is on the last stage"),
     )  # fmt: skip
-    return reason or _unsayable(config, layout)
+    return reason or refused_by_mindspore(config, layout) or _unsayable(config, layout)
 
 
 def _of_network(config: TransformerConfig) -> str:

@@ -1,9 +1,10 @@
 """What lies in memory only while the gradient of an operator is computed: copies that are transposed, gradients of inputs that
 were broadcast, before they are summed up, and factors of a gradient.
 
-`BatchMatMul` transposes what it reads on the way. `MatMulExt` and `BatchMatMulExt` have copies made, the former of matrices not
-on one device: there MindSpore puts MatMul in its place. All three make the gradient of an operand for every matrix of the
-result, but for MatMulExt and a matrix, whose gradient is one product over all rows.
+`BatchMatMul` transposes what it reads on the way. `Dense` without a bias has its input copied for the gradient of its weight;
+with one it has not. `MatMulExt` and `BatchMatMulExt` have copies made, the former of matrices not on one device: there MindSpore
+puts MatMul in its place. `BatchMatMul` and these make the gradient of an operand for every matrix of the result, but for MatMulExt
+and a matrix, whose gradient is one product over all rows.
 """
 
 import math
@@ -115,6 +116,8 @@ def scratch(
 
 
 def _transposed_elements(kind: str, position: int, inputs: tuple[Shape, ...], result: Shape) -> int:
+    if kind == "Dense" and position == 1 and len(inputs) == 2:
+        return math.prod(inputs[0])
     if kind not in TRANSPOSING:
         return 0
     # The incoming gradient is brought into the order of the rows, too.

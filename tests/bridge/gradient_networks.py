@@ -80,6 +80,17 @@ class Rows(nn.Cell):
         return (ops.matmul(ops.relu(ops.matmul(x, self.up)), self.down) ** 2).mean()
 
 
+class Projected(nn.Cell):
+    """`mint.nn.Linear`, which is Dense, of an activation that nothing else reads."""
+
+    def __init__(self):
+        super().__init__()
+        self.down = mint.nn.Linear(256, 8, bias=False)
+
+    def construct(self, x):
+        return mint.square(self.down(mint.cat((x, x, x, x), -1))).mean()
+
+
 class Sliced(nn.Cell):
     """A slice of what a product makes, which its gradient reads."""
 

@@ -26,13 +26,14 @@ CONFIGS = Path(__file__).parents[2] / "data/configs"
         (partial(networks.Experts, "MatMulExt"), (32, 8, 16, 64)),
         (partial(networks.Experts, "BatchMatMul"), (32, 8, 16, 64)),
         (networks.Rows, (32, 4, 64)),
+        (networks.Projected, (512, 4, 64)),
         (partial(networks.Rated, None), (64, 16)),
         (lambda: networks.Rated(ms.ops.Gather().shard(((4, 1), (1, 1)))), (64, 16)),
         (networks.Sliced, (64, 128)),
         (networks.Functions, (512, 8)),
         (networks.Spread, (512, 8)),
     ],
-    ids=["experts", "experts with BatchMatMul", "rows", "embedding", "gather", "slice", "functions", "mean"],
+    ids=["experts", "experts with BatchMatMul", "rows", "linear", "embedding", "gather", "slice", "functions", "mean"],
 )
 def test_peaks_are_those_of_the_compiled_program(make, shape):
     with ascend_compiler(4, 1):

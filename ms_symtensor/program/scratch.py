@@ -3,8 +3,8 @@ were broadcast, before they are summed up, and factors of a gradient.
 
 `BatchMatMul` transposes what it reads on the way. `Dense` without a bias has its input copied for the gradient of its weight;
 with one it has not. `MatMulExt` and `BatchMatMulExt` have copies made, the former of matrices not on one device: there MindSpore
-puts MatMul in its place. `BatchMatMul` and these make the gradient of an operand for every matrix of the result, but for MatMulExt
-and a matrix, whose gradient is one product over all rows.
+puts MatMul in its place. `BatchMatMul` and these make the gradient of an operand for every matrix of the result, but for
+MatMulExt and a matrix, whose gradient is one product over all rows.
 """
 
 import math

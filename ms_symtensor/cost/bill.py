@@ -119,7 +119,7 @@ class Written:
 
 class Entry(NamedTuple):
     """`often` times `work` of a program, for `key`; `node`: the position of the node that it is the time of (-1: of none), in
-    `block`.
+    `block`. A sum of gradients is in the block of the last one that it adds: that which reads the tensor, not that which made it.
     """
 
     node: int
@@ -150,7 +150,10 @@ def entries_of(of: Written) -> Iterator[Entry]:
     products: dict[str, int] = {}
     recomputation: dict[str, int] = {}
     first: dict[tuple[str, Phase], int] = {}
+    block_of: dict[int, str | None] = {}  # of gradients
     for number, node in enumerate(program.nodes):
+        if node.phase is Phase.BACKWARD:
+            block_of.update(dict.fromkeys(node.outputs, node.block))
         if node.role is Role.WORK:
             first.setdefault((node.op, node.phase), number)
             if node.phase is Phase.BACKWARD:
@@ -184,7 +187,8 @@ def entries_of(of: Written) -> Iterator[Entry]:
         label = labels.get(node.op, "")
         part, work = _of_node(program, node, label, stage)
         once = node.role is not Role.WORK and of.is_once(node)
-        yield Entry(number, Key(part, node.phase, once, label), work, node.block)
+        block = block_of.get(max(node.inputs), node.block) if node.role is Role.ADD else node.block
+        yield Entry(number, Key(part, node.phase, once, label), work, block)
 
 
 def work_s(work: Work, cluster: Cluster) -> float:

@@ -1,9 +1,10 @@
 """The bill of a uniform layout without writing every block: what is alike is written once and multiplied.
 
-Where a period of blocks comes again and again in a stage (one block; or several of unlike kinds, windows or recomputation),
-three of it are written: the first, one that stands for all between, and the last (`program.long_runs`). Of stages in the middle
-that hold blocks of the same kinds one is written. The network of what is written is a short one of the zoo, on a pipeline of few
-stages.
+Blocks of one kind and recomputation are alike in a model chunk, wherever they stand. But the first one of the network keeps what
+all others read until its backward pass, and the last one stands beside the head. So each chunk writes one block of each kind,
+and these two. Of stages in the middle that hold blocks of the same kinds one is written. One stage that takes the batch as a
+whole writes three periods of a run of equal ones (`program.long_runs`). The network of what is written is a short one of the
+zoo, on a pipeline of few stages.
 """
 
 from collections import Counter
@@ -31,32 +32,33 @@ from ms_symtensor.uniform.dispatch import dispatched
 from ms_symtensor.uniform.layout import Mark, UniformLayout
 from ms_symtensor.uniform.plan import graph_of, pipeline_of, recompute_of, settings_of, strategies_of
 
+_Block = tuple[BlockKind, Mark]
+"""What a block is, and what of it is recomputed."""
+
+
+@dataclass(frozen=True)
+class _Run:
+    """A model chunk: the blocks that are `written`, and of every block the number of the one of these that it is `like`."""
+
+    written: tuple[_Block, ...]
+    like: tuple[int, ...]
+
+
+_Runs = tuple[_Run, ...]
+"""Every model chunk of a stage."""
+
 
 @dataclass(frozen=True)
 class _Segment:
-    """A period of blocks, each of a kind and with a mark, that comes so many times, one behind the other."""
+    """A period of blocks that comes so many times, one behind the other."""
 
-    period: tuple[tuple[BlockKind, Mark], ...]
+    period: tuple[_Block, ...]
     count: int
 
     @property
     def few(self) -> int:
-        """How many of them are written."""
+        """How many of them are written: the second stands for all between the first and the last."""
         return min(self.count, EACH)
-
-    @property
-    def times(self) -> tuple[int, ...]:
-        """For how many periods each that is written stands."""
-        return (1, self.count - self.few + 1, 1) if self.count > self.few else (1,) * self.few
-
-    @property
-    def written(self) -> list[tuple[BlockKind, Mark]]:
-        """The blocks that are written, in order."""
-        return [*self.period] * self.few
-
-
-_Runs = tuple[tuple[_Segment, ...], ...]
-"""The segments of every model chunk of a stage."""
 
 
 def folded_bill(
@@ -70,11 +72,12 @@ def folded_bill(
     stages = layout.stages
     held = stages.of(config.num_layers)
     runs = runs_of(stages.in_order(config.num_layers), stages.interleave)
-    stages_held = [_segments(config, of, layout.recompute.of(stage, held[stage])) for stage, of in enumerate(runs)]
+    marks = [layout.recompute.of(stage, number) for stage, number in enumerate(held)]
     if stages.number == stages.micro_batch_num == 1:
-        return dispatched(_one_stage(config, layout, stages_held[0], fuses), config)
-    pipeline = pipeline_of(layout, held, is_lenient)
-    return dispatched(_stages(config, layout, pipeline, stages_held, fuses), config)
+        blocks = [(config.kind(n), mark) for n, mark in enumerate(marks[0])]
+        return dispatched(_one_stage(config, layout, _periods(blocks), fuses), config)
+    stages_held = [_distinct(config, *of) for of in zip(runs, marks, strict=True)]
+    return dispatched(_stages(config, layout, pipeline_of(layout, held, is_lenient), stages_held, fuses), config)
 
 
 def folded_flops(config: TransformerConfig) -> float:
@@ -84,14 +87,19 @@ def folded_flops(config: TransformerConfig) -> float:
     return model_flops(graph, known, dict(zip(graph.blocks, counts.values(), strict=True)))
 
 
-def _segments(config: TransformerConfig, runs: Iterable[range], of: Iterable[Mark]) -> _Runs:
-    every = iter(of)
-    return tuple(_periods([(config.kind(n), next(every)) for n in run]) for run in runs)
+def _distinct(config: TransformerConfig, runs: Iterable[range], marks: Iterable[Mark]) -> _Runs:
+    """The chunks of a stage; its blocks have these `marks`."""
+    of, ends, found = iter(marks), (0, config.num_layers - 1), []
+    for run in runs:
+        forms = [((config.kind(n), next(of)), n if n in ends else None) for n in run]
+        number = {form: place for place, form in enumerate(dict.fromkeys(forms))}
+        found.append(_Run(tuple(block for block, _ in number), tuple(number[form] for form in forms)))
+    return tuple(found)
 
 
-def _periods(blocks: Sequence[tuple[BlockKind, Mark]]) -> tuple[_Segment, ...]:
+def _periods(blocks: Sequence[_Block]) -> tuple[_Segment, ...]:
     """`blocks` as segments: at every place the period that leaves most of them unwritten, of equals the shortest."""
-    number: dict[tuple[BlockKind, Mark], int] = {}
+    number: dict[_Block, int] = {}
     forms = [number.setdefault(block, len(number)) for block in blocks]
     found = []
     while forms:
@@ -109,36 +117,43 @@ def _repetitions(forms: Sequence[int], length: int) -> int:
     return next(n for n in count(1) if forms[n * length : (n + 1) * length] != forms[:length])
 
 
-_Named = tuple[tuple[tuple[str, ...], ...], ...]
-"""The blocks of a run that are written, by name: of every segment the periods."""
+def _in_periods(segments: Sequence[_Segment]) -> _Run:
+    """A run of `segments`, of which the first few periods are written."""
+    written: list[_Block] = []
+    like: list[int] = []
+    for one in segments:
+        first, each = len(written), len(one.period)
+        for n in range(one.count):
+            period = 0 if n == 0 else one.few - 1 if n == one.count - 1 else 1
+            like += range(first + period * each, first + (period + 1) * each)
+        written += one.period * one.few
+    return _Run(tuple(written), tuple(like))
+
+
+_Names = tuple[str, ...]
+"""The blocks of a run that are written, by name."""
 
 
 @dataclass(frozen=True)
 class _Short:
-    """A short network in layout: `segments[stage][run]` the blocks of each of its segments, by name, period by period."""
+    """A short network in layout: `names[stage][run]` of its blocks."""
 
     graph: Graph
     known: Meanings
     plans: tuple[StagePlan, ...]
-    segments: tuple[tuple[_Named, ...], ...]
+    names: tuple[tuple[_Names, ...], ...]
     pipeline: Pipeline | None
 
 
 def _short(config: TransformerConfig, layout: UniformLayout, written: list[_Runs], head: int | None = None) -> _Short:
     """The network whose stages hold the few blocks of `written`."""
     order = [(stage, run) for run in range(len(written[0])) for stage in range(len(written))]
-    counts = tuple(sum(len(one.written) for one in written[stage][run]) for stage, run in order)
-    kinds = [kind for stage, run in order for one in written[stage][run] for kind, _ in one.written]
-    few = config.of_kinds(kinds)
+    counts = tuple(len(written[stage][run].written) for stage, run in order)
+    few = config.of_kinds([kind for stage, run in order for kind, _ in written[stage][run].written])
     graph, known = graph_of(few)
     strategies = strategies_of(graph, few, layout.degrees)
-    names = iter(graph.blocks)
-    named = {
-        (stage, run): tuple(
-            tuple(tuple(next(names) for _ in one.period) for _ in range(one.few)) for one in written[stage][run]
-        )
-        for stage, run in order
-    }
+    every = iter(graph.blocks)
+    named = {(stage, run): tuple(next(every) for _ in written[stage][run].written) for stage, run in order}
     pipeline = None
     if head is not None or layout.stages.number * layout.stages.micro_batch_num > 1:
         of = layout.stages
@@ -146,29 +161,31 @@ def _short(config: TransformerConfig, layout: UniformLayout, written: list[_Runs
     of_ops = {} if pipeline is None else stages_of_ops(graph, pipeline)
     plans = []
     for stage, runs in enumerate(written):
-        of_blocks = {
+        marks = {
             name: mark
             for run, of in enumerate(runs)
-            for one, periods in zip(of, named[stage, run], strict=True)
-            for period in periods
-            for name, (_, mark) in zip(period, one.period, strict=True)
+            for name, (_, mark) in zip(named[stage, run], of.written, strict=True)
         }
         own = {name: cut for name, cut in strategies.items() if pipeline is None or stage in of_ops[name]}
-        plans.append(StagePlan(own, settings_of(layout, recompute_of(graph, of_blocks))))
-    segments = tuple(tuple(named[stage, run] for run in range(len(written[0]))) for stage in range(len(written)))
-    return _Short(graph, known, tuple(plans), segments, pipeline)
+        plans.append(StagePlan(own, settings_of(layout, recompute_of(graph, marks))))
+    names = tuple(tuple(named[stage, run] for run in range(len(written[0]))) for stage in range(len(written)))
+    return _Short(graph, known, tuple(plans), names, pipeline)
 
 
-def _one_stage(config: TransformerConfig, layout: UniformLayout, held: _Runs, fuses: frozenset[str]) -> PlanBill:
-    short = _short(config, layout, [held])
-    (plan,), ((blocks,),) = short.plans, short.segments
+def _one_stage(
+    config: TransformerConfig, layout: UniformLayout, segments: Sequence[_Segment], fuses: frozenset[str]
+) -> PlanBill:
+    run = _in_periods(segments)
+    short = _short(config, layout, [(run,)])
+    (plan,), (names,) = short.plans, short.names
     program = fused_program(short.graph, partition(short.graph, plan, known=short.known), short.known, fuses)
     assert isinstance(program, Program)
-    times = _times(held, (blocks,))
+    times = _times((run,), names)
     memory = memory_B(short.graph, plan, program, times)
-    own_B = measure(program, blocks).peak_B([0] * len(blocks))
-    peak_B = measure(program, blocks).peak_B([one.count - one.few for one in held[0]])
-    memory["activations"] += peak_B - own_B
+    every = iter(names[0])
+    measured = measure(program, [[[next(every) for _ in one.period] for _ in range(one.few)] for one in segments])
+    more = [one.count - one.few for one in segments]
+    memory["activations"] += measured.peak_B(more) - measured.peak_B([0] * len(more))
     bill = bill_of(Written(short.graph, plan, program, short.known, fuses), times)
     parameters = parameters_of(short.graph, program.parameters, times)
     return PlanBill((StageBill(bill, parameters, plan.settings, memory),), None)
@@ -187,7 +204,7 @@ def _stages(
     last, head = pipeline.stage_num - 1, pipeline.head_run
     for stage, runs in enumerate(held):
         ends = (stage == 0, stage == last, stage == head)
-        form = ends, tuple(tuple((one.period, one.few) for one in run) for run in runs)
+        form = ends, tuple(run.written for run in runs)
         if form not in number_of:
             number_of[form] = len(written)
             written.append(runs)
@@ -198,18 +215,15 @@ def _stages(
     cells = fused_cells(short.graph, short.known, fuses)
     if cells:
         programs = tuple(replace(one, micro=fused(one.micro, cells, fuses)) for one in programs)
-    one_of = [
-        OneMicroBatch.of(program, [_once(run) for run in short.segments[number]])
-        for number, program in enumerate(programs)
-    ]
+    one_of = [OneMicroBatch.of(program, names) for program, names in zip(programs, short.names, strict=True)]
     bills: dict[tuple[int, _Runs], Bill] = {}
     found = []
     for stage, (number, runs) in enumerate(zip(stands_for, held, strict=True)):
-        program, plan, blocks = programs[number], short.plans[number], short.segments[number]
-        times = _times(runs, blocks)
+        program, plan, names = programs[number], short.plans[number], short.names[number]
+        times = _times(runs, names)
         if (number, runs) not in bills:
             bills[number, runs] = bill_of(Written.of(program.graph, plan, program, short.known, fuses), times)
-        like = [_like(run, named) for run, named in zip(runs, blocks, strict=True)]
+        like = [[of[n] for n in run.like] for run, of in zip(runs, names, strict=True)]
         activations_B = one_of[number].peak(stage, pipeline, like).total_B
         block_of = _block_of(program.graph)
         memory = stage_memory_B(
@@ -250,29 +264,9 @@ def _sent_from(bill: Bill, program: StageProgram, stage: int, stages: int, stand
     )
 
 
-def _times(runs: _Runs, blocks: tuple[_Named, ...]) -> dict[str, int]:
+def _times(runs: _Runs, names: Sequence[_Names]) -> dict[str, int]:
     """How many blocks each block of the short network stands for."""
-    return {
-        name: times
-        for run, named in zip(runs, blocks, strict=True)
-        for one, periods in zip(run, named, strict=True)
-        for times, period in zip(one.times, periods, strict=True)
-        for name in period
-    }
-
-
-def _like(run: tuple[_Segment, ...], named: _Named) -> list[str | None]:
-    """The blocks of a run, each by the name of the one that stands for it."""
-    return [
-        name
-        for one, periods in zip(run, named, strict=True)
-        for times, period in zip(one.times, periods, strict=True)
-        for name in period * times
-    ]
-
-
-def _once(named: _Named) -> list[str | None]:
-    return [name for periods in named for period in periods for name in period]
+    return Counter(of[n] for run, of in zip(runs, names, strict=True) for n in run.like)
 
 
 def _block_of(graph: Graph) -> Mapping[str, str]:

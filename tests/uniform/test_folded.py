@@ -38,6 +38,7 @@ CASES = {
     "two kinds of blocks": ("deepseek_v3", 9, UniformLayout(Degrees(4, expert_parallel=4), Stages(2, 4), SOME)),
     "windows in turn": (GPT_OSS, 17, UniformLayout(Degrees(2, 2), recompute=SOME)),
     "windows in turn in stages": (GPT_OSS, 20, UniformLayout(Degrees(2), Stages(2, 4), Recomputation((4,)))),
+    "windows in turn in virtual stages": (GPT_OSS, 20, UniformLayout(Degrees(2), Stages(2, 4, 2), SOME)),
     "one block of four without a window": (LLAMA_4, 19, UniformLayout(Degrees(2), Stages(1, 2), NO_RECOMPUTATION)),
     "stages of unlike lengths": (
         "llama3_8b",

@@ -495,6 +495,9 @@ CASES: dict[str, Case] = {
     "OneHot of 64-bit indices": Case("ops.OneHot()", f"op(p0, 32, {_ONE_HOT_SCALARS})", _tensors("int64", (16,))),
     "OneHot first axis": Case("ops.OneHot(axis=0)", f"op(p0, 32, {_ONE_HOT_SCALARS})", _tensors("int32", (16,))),
     "OneHot rows": Case("ops.OneHot()", f"op(p0, 32, {_ONE_HOT_SCALARS})", _tensors("int32", (16, 8))),
+    "OneHotExt undivided": Case(
+        "gen.OneHotExt(-1)", "op(p0, 32, Tensor(1, ms.int64), Tensor(0, ms.int64))", _tensors("int64", (6, 8))
+    ),
     "OneHotExt": Case("gen.OneHotExt(-1)", "op(p0, 32, Tensor(1, ms.int64), Tensor(0, ms.int64))", _tensors("int64", (16,))),
     # routing
     "TopKRouter": Case("gen.TopKRouter()", "op(p0, 8, 4, 0)", _tensors("int32", (8, 16, 2))),

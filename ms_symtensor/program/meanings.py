@@ -22,6 +22,8 @@ _CLASSES = {
 """Classes of operators that mindspore.ops (2.10.0) has elsewhere, or under another name."""
 
 
+_ALL_OR_NONE = frozenset({"OneHot", "OneHotExt"})
+"""Operators that MindSpore cuts by all devices, which have to divide the indices too, or leaves whole."""
 _LOOKED_UP = frozenset({"GatherD"})
 """Operators that MindSpore leaves whole where it would cut the dim that they look up."""
 
@@ -81,6 +83,9 @@ def default_strategy(seen: OpView, sig: Signature, device_num: int) -> OpStrateg
     if sig.forbids is not None and sig.forbids(cuts, device_num) is not None:
         cuts = {}
     if seen.type in _LOOKED_UP and dim not in sig.outputs[0]:
+        cuts = {}
+    sizes = (*seen.inputs[0].shape[:1], *(sig.sizes[d] for d in cuts)) if seen.type in _ALL_OR_NONE else ()
+    if any(size % device_num for size in sizes):
         cuts = {}
     return OpStrategy(strategy_of(sig, cuts).inputs)
 

@@ -9,10 +9,10 @@ from benchmarks.operators import check
 
 SAMPLE = (
     "MatMul", "BatchMatMul", "Add broadcast", "SiLU", "RmsNorm", "LayerNorm", "Softmax", "ReduceSum", "ReduceMean", "ReduceMax",
-    "Transpose", "StridedSlice", "Split", "Concat", "Tile", "Gather rows", "OneHot", "FlashAttentionScore BNSD GQA",
-    "FlashAttentionScore causal", "SoftmaxCrossEntropyWithLogits", "MatMulExt batch", "Conv2D", "MaxPool", "GroupNorm",
-    "BatchNorm", "PReLU", "KLDivLoss", "Embedding", "RepeatInterleaveInt", "SliceExt", "IndexSelect", "Add smaller first",
-    "MatMulExt broadcast", "GatherNd", "UnsortedSegmentSum", "TensorScatterAdd", "PadV3 of a tensor",
+    "Transpose", "StridedSlice", "Split", "Concat", "Tile", "Gather rows", "OneHot", "OneHotExt undivided",
+    "FlashAttentionScore BNSD GQA", "FlashAttentionScore causal", "SoftmaxCrossEntropyWithLogits", "MatMulExt batch", "Conv2D",
+    "MaxPool", "GroupNorm", "BatchNorm", "PReLU", "KLDivLoss", "Embedding", "RepeatInterleaveInt", "SliceExt", "IndexSelect",
+    "Add smaller first", "MatMulExt broadcast", "GatherNd", "UnsortedSegmentSum", "TensorScatterAdd", "PadV3 of a tensor",
     "InplaceAddExt", "InplaceMul", "InplaceDiv", "InplaceMuls", "InplaceCopy", "AddcmulExt", "FmodTensor", "L2Loss", "Any",
     "LayerNormV3", "Convolution", "Convolution undivided", "MaxPool3D", "GridSampler2D", "StandardNormal",
     "StandardNormal undivided", "FillScalar", "FillTensor", "Randn", "FillV2", "LinSpace", "Cdist", "Conv2DBackpropInput",

@@ -22,6 +22,8 @@ from tests.ops.views import make
         (make("Gather", "float32[64, 32], int32[16, 4] -> float32[16, 4, 32]", 0), ((1, 1), (8, 1))),
         (make("Embedding", "int32[16, 4], float32[64, 32] -> float32[16, 4, 32]", None, None, 2.0, False), ((1, 1), (8, 1))),
         (make("OneHot", "int32[16], float32[], float32[] -> float32[16, 32]", 32, -1), ((8, 1), (), ())),
+        (make("OneHotExt", "int64[4, 2], int64[], int64[] -> int64[4, 2, 32]", 32, axis=-1), ((1, 1, 1), (), ())),
+        (make("OneHot", "int32[4], float32[], float32[] -> float32[32, 4]", 32, 0), ((1, 1), (), ())),
         (make("Concat", "float32[8, 4], float32[8, 4] -> float32[16, 4]", 0), ((1, 1), (1, 1))),
         (make("Tile", "float32[1, 4] -> float32[16, 4]", (16, 1)), ((8, 1),)),
         (make("GatherD", "float32[8, 64], int32[8, 8] -> float32[8, 8]", 1), ((8, 1), (8, 1))),

@@ -75,12 +75,13 @@ def selected_stages(row: Candidate, paths: Levels, limits_B: Sequence[float]) ->
     parts, kinds = row.chain.parts, row.kinds
     last = len(paths.every) - 1
     few = [paths.every[number] for number in sorted({round(last * n / FEW) for n in range(FEW + 1)})]
-    every = [
-        divided_chain(_between(parts, kinds, few[0], *pair), limits_B, row.shape.schedule)
-        for pair in combinations(few, 2)
-    ]
-    there = [stages for stages in every if stages is not None]
-    return min(there, key=lambda stages: step_s(stages, row.shape.schedule), default=None)
+    best, best_s = None, math.inf
+    for pair in combinations(few, 2):
+        chain = _between(parts, kinds, few[0], *pair)
+        found = divided_chain(chain, limits_B, row.shape.schedule, cutoff_s=best_s)
+        if found is not None and (found_s := step_s(found, row.shape.schedule)) < best_s:
+            best, best_s = found, found_s
+    return best
 
 
 def _between(parts: Sequence[Part], kinds: Sequence[int], nothing: Level, less: Level, more: Level) -> Chain:

@@ -133,10 +133,9 @@ def searched(
     """
     space, any_batch = space_of(network, request), network.batch is None
     screening = screen(network.short, network.depths, space, request, incumbent_s, any_batch, written)
+    promises, most = promises_of(network, screening, request.limit_B), REFINED
     if request.is_trial:
-        promises, most = promises_of_whole_blocks(screening, request.limit_B)[:ATTEMPTS], 1
-    else:
-        promises, most = promises_of(network, screening, request.limit_B), REFINED
+        promises, most = iter(promises_of_whole_blocks(screening, request.limit_B)[:ATTEMPTS]), 1
     found = fastest_plan(network, promises, request.limit_B, set(), incumbent_s, most)
     return Found(found, screening, space, screening.bounds_s)
 

@@ -20,8 +20,8 @@ class Place:
 def stage_cells(graph: Graph, pipeline: Pipeline) -> Mapping[Path, Place]:
     """The outermost cells all of whose operators lie in one run of blocks, by their path from the network, in graph order.
 
-    Lists of cells are never called, so their members are named instead. What the network itself owns follows its inputs. With
-    one stage, no cell needs one.
+    Lists of cells are never called, so their members are named instead. Functional operators are of no cell but their block's.
+    What the network itself owns follows its inputs. With one stage, no cell needs one.
     Errors: those of `runs_of_ops`.
     """
     if pipeline.stage_num == 1:
@@ -30,10 +30,11 @@ def stage_cells(graph: Graph, pipeline: Pipeline) -> Mapping[Path, Place]:
     within: dict[Path, set[int]] = {}
     lists: set[Path] = set()
     for op in graph.ops:
-        for depth in range(1, len(op.cell) + 1):
-            within.setdefault(op.cell[:depth], set()).update(runs[op.name] if len(runs[op.name]) == 1 else ())
-            if op.cell[depth - 1].isdigit():
-                lists.add(op.cell[: depth - 1])
+        cell = op.cell or (tuple(op.block.split(".")) if op.block else ())
+        for depth in range(1, len(cell) + 1):
+            within.setdefault(cell[:depth], set()).update(runs[op.name] if len(runs[op.name]) == 1 else ())
+            if cell[depth - 1].isdigit():
+                lists.add(cell[: depth - 1])
     found: dict[Path, Place] = {}
     for path, numbers in within.items():
         covered = any(path[:depth] in found for depth in range(1, len(path)))

@@ -54,6 +54,13 @@ def test_a_plan_of_one_stage_that_accumulates_gradients_is_written_and_read(grap
     assert stage_cells(graph, pipeline) == {}
 
 
+def test_blocks_of_functional_operators_alone_have_their_stage(graph, plan):
+    """MindSpore counts the stages that cells have, and rejects a network with fewer than the context asks for."""
+    ops = tuple(op if op.block is None else replace(op, cell=(), primitive="") for op in graph.ops)
+    found = stage_cells(replace(graph, ops=ops), plan.pipeline)
+    assert [found["layers", str(number)].stage for number in range(4)] == [0, 1, 1, 1]
+
+
 def test_what_is_for_one_stage_says_so(plan):
     with pytest.raises(InputError, match="2 pipeline stages and 4 micro-batches: this works on plans of one stage"):
         _ = plan.stage

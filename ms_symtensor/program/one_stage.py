@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from ms_symtensor.errors import InputError
 from ms_symtensor.program.borders import why_not_sent
 from ms_symtensor.program.pipeline import Pipeline, runs_of, runs_of_ops
+from ms_symtensor.program.scratch import TRANSPOSING
 from ms_symtensor.tensor.graph import (
     Constant,
     Graph,
@@ -30,7 +31,8 @@ def why_one_stage(graph: Graph) -> str:
     `1 + weight` has none of; it takes those of all Reshapes of one primitive for it (`_in_line`). A weight that blocks
     of several stages read, or what is made of weights alone for them, is rejected, or sent more than once, whether it trains or
     not. A scalar is not sent (`why_not_sent`), nor what a Reshape makes ("Reshape op can't be a border"): where one goes from any
-    block to a later one, stages are not laid out around it.
+    block to a later one, stages are not laid out around it. A copy of a weight that is transposed for the gradient of what it is
+    multiplied with (`_transposing`) is in a cycle of the last stage ("Graph cycle exists").
     """
     if why_not := _why_not_sent_between(graph):
         return why_not
@@ -48,6 +50,11 @@ def why_one_stage(graph: Graph) -> str:
             f"{short_name(first)} (Reshape) reads the first weight, and has one primitive with {short_name(other)} behind it:"
             " MindSpore lets the backward pass of one wait for that of the other, in a circle; give the former a primitive of its"
             " cell"
+        )
+    if (product := _transposing(graph)) is not None:
+        return (
+            f"{product.name} ({product.type}) multiplies by a weight, whose transposed copy MindSpore shares among micro-batches,"
+            " in a circle; write nn.Dense, mint.nn.Linear or ops.MatMul"
         )
     for source, blocks in _weights_inside(graph).items():
         if len(blocks) > 1:
@@ -80,6 +87,18 @@ def why_no_accumulation(graph: Graph) -> str:
     if first is None or first.type == "Cast" or not _is_of_weights_alone(first):
         return ""
     return f"{first.name} ({first.type}), which reads the first weight, is of no micro-batch, which MindSpore rejects"
+
+
+def _transposing(graph: Graph) -> Op | None:
+    """The first product of what trains and a weight that transposes the latter: of mint.matmul, mint.mm and ops.matmul."""
+    trained: set[str] = set()  # activations that have a gradient
+    for op in graph.ops:
+        has_gradient = any(isinstance(source, OpOutput) and source.op in trained for source in sources_of(op))
+        if op.type in TRANSPOSING and has_gradient and _weights_of(graph, op):
+            return op
+        if has_gradient or (op.type != "Cast" and _trains(graph, op)):
+            trained.add(op.name)
+    return None
 
 
 def _in_line(graph: Graph, first: Op) -> Op | None:

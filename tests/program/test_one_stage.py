@@ -42,6 +42,17 @@ def test_a_tied_weight_wants_cells_on_both_sides():
     assert why_one_stage(two_blocks(bare)).startswith("table is read before and behind blocks, and MatMul")
 
 
+@pytest.mark.parametrize("kind", ("MatMulExt", "Mm"))
+def test_a_product_that_transposes_a_weight_for_a_gradient_keeps_one_stage(kind):
+    """As `mint.matmul` and `mint.mm` are compiled on the last stage: "Graph cycle exists"."""
+
+    def reason(kind, source):
+        return why_one_stage(two_blocks(op("head", kind, source, ParameterRef("w")), weights=("table", "w")))
+
+    assert f"head ({kind}) multiplies by a weight" in reason(kind, OpOutput("1/ReLU"))
+    assert reason("MatMul", OpOutput("1/ReLU")) == reason(kind, InputRef("x")) == ""
+
+
 @pytest.mark.parametrize("reader, called", (("targets/Gather", "ReLU"), ("decoder/Gather", "decoder.0/ReLU")))
 def test_a_tied_weight_wants_another_cell_on_either_side(reader, called):
     """Rows of the table are read for the targets, or for a decoder, by the embedding's cell or another one."""

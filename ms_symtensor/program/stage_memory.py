@@ -10,11 +10,12 @@ that several operators read as it is stored is copied for every micro-batch: Min
 inlined late), and puts a TensorMove behind what it loads more than once and reads more than once. It puts none into blocks that
 are recomputed by `cell.recompute()`, whatever they keep. Without optimizer sharding every micro-batch casts the weights that it
 reads, too; in such blocks it casts them again for the backward pass. With it, every micro-batch casts those that come from a
-further stage, and those that several operators read (two heads of one table), for each of these.
+further stage, and those that several operators read (two heads of one table), for each of these. A weight that is transposed for
+the gradient of what it is multiplied with is transposed once for all micro-batches.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -24,9 +25,11 @@ from ms_symtensor.program.passes import Pass
 from ms_symtensor.program.pipeline import Pipeline
 from ms_symtensor.program.program import Node, Phase, Program, Role
 from ms_symtensor.program.schedule import PipelineSchedule
+from ms_symtensor.program.scratch import TRANSPOSING
 from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.program.stage_program import StageProgram
 
+_TRANSPOSED = frozenset(f"{kind}Grad" for kind in TRANSPOSING)
 ByBlock = Mapping[str | None, int]
 """Bytes by the repeated block that made them; None: outside of blocks."""
 
@@ -154,6 +157,8 @@ def micro_batch(micro: Program, level: OptimizerLevel, interleaved: bool) -> Mic
     readers = (n for n in micro.nodes if n.role is not Role.WEIGHT or weights.isdisjoint(n.outputs))
     used = {t for n in readers for t in n.inputs if t in weights}
     used_behind = {t for n, late in zip(micro.nodes, behind, strict=True) if late for t in n.inputs if t in used}
+    copies = _transposed(micro, weights)
+    sizes |= {n.scratch: max(0, sizes[n.scratch] - size_B) for n, size_B in copies if n.scratch is not None}
     alive = lives(steps, (micro.kept - frozenset(_passing(micro, level is OptimizerLevel.LEVEL2))) | used)
     alive = {**alive, **(_copies(micro) if interleaved else {})}
     if casts_each:
@@ -175,11 +180,29 @@ def micro_batch(micro: Program, level: OptimizerLevel, interleaved: bool) -> Mic
         behind,
         blocks,
         by_block(waiting, waiting),
-        by_block(used),
-        by_block(used_behind),
+        _added(by_block(used), copies),
+        _added(by_block(used_behind), copies),
         tuple(sum(sizes[t] for t, last in last_read.items() if last >= step) for step in range(len(steps))),
         waiting,
     )
+
+
+def _transposed(micro: Program, weights: Collection[int]) -> list[tuple[Node, int]]:
+    """The nodes that transpose a weight, each with the bytes of the copy, which all micro-batches share."""
+    found: dict[int, tuple[Node, int]] = {}
+    for node in micro.nodes:
+        if node.scratch is not None and node.kind in _TRANSPOSED:
+            read = (t for t in node.inputs if t in weights or t in micro.held)
+            found |= {t: (node, micro.tensors[t].size_B) for t in read}
+    return list(found.values())
+
+
+def _added(sizes_B: ByBlock, more: Iterable[tuple[Node, int]]) -> ByBlock:
+    """`sizes_B` and the bytes that nodes have `more`, by their blocks."""
+    found = dict(sizes_B)
+    for node, size_B in more:
+        found[node.block] = found.get(node.block, 0) + size_B
+    return found
 
 
 def _copies(micro: Program) -> Lives:

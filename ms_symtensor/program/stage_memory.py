@@ -11,7 +11,8 @@ inlined late), and puts a TensorMove behind what it loads more than once and rea
 are recomputed by `cell.recompute()`, whatever they keep. Without optimizer sharding every micro-batch casts the weights that it
 reads, too; in such blocks it casts them again for the backward pass. With it, every micro-batch casts those that come from a
 further stage, and those that several operators read (two heads of one table), for each of these. A weight that is transposed for
-the gradient of what it is multiplied with is transposed once for all micro-batches.
+the gradient of what it is multiplied with is transposed once for all micro-batches. Views (`mint.chunk`) have every micro-batch
+load weights anew, too, interleaved or not.
 """
 
 from collections import Counter
@@ -160,7 +161,8 @@ def micro_batch(micro: Program, level: OptimizerLevel, interleaved: bool) -> Mic
     copies = _transposed(micro, weights)
     sizes |= {n.scratch: max(0, sizes[n.scratch] - size_B) for n, size_B in copies if n.scratch is not None}
     alive = lives(steps, (micro.kept - frozenset(_passing(micro, level is OptimizerLevel.LEVEL2))) | used)
-    alive = {**alive, **(_copies(micro) if interleaved else {})}
+    loads_anew = interleaved or any(n.kind.endswith("View") for n in micro.nodes)
+    alive = {**alive, **(_copies(micro) if loads_anew else {})}
     if casts_each:
         again = _cast_again(micro, alive, behind)
         alive, sizes = {**alive, **again}, {**sizes, **{~tensor: size_B for tensor, size_B in sizes.items()}}

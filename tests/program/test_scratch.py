@@ -7,8 +7,7 @@ from ms_symtensor.program.liveness import activation_peak_B, live_B, lives, prog
 from ms_symtensor.program.partition import partition
 from ms_symtensor.program.program import Phase, Program
 from ms_symtensor.program.scratch import scratch
-from ms_symtensor.program.settings import OptimizerLevel, Settings, StagePlan
-from ms_symtensor.program.stage_memory import micro_batch
+from ms_symtensor.program.settings import Settings, StagePlan
 from ms_symtensor.tensor.graph import Constant, Graph, InputRef, Op, OpOutput, Parameter, ParameterRef, TensorType
 
 
@@ -134,19 +133,3 @@ def test_of_a_look_up_in_cut_rows_the_incoming_gradient_is_masked_and_then_added
         len(program.nodes),
     )
     assert alive[place] == 4 * elements
-
-
-def test_a_transposed_weight_is_shared_by_all_micro_batches():
-    """As `mint.matmul(x * v, w)` is compiled in micro-batches: one Transpose of w, which the backward pass of each reads."""
-    x, w, y = TensorType((8, 4), "float32"), TensorType((4, 16), "float32"), TensorType((8, 16), "float32")
-    ops = (
-        Op("mul", "Mul", (InputRef("x"), ParameterRef("v")), (x,), primitive="mul"),
-        Op("product", "MatMulExt", (OpOutput("mul"), ParameterRef("w")), (y,), primitive="product"),
-        Op("sum", "ReduceSum", (OpOutput("product"),), (TensorType((), "float32"),), primitive="sum"),
-    )
-    graph = Graph("net", (("x", x),), (Parameter("v", x), Parameter("w", w)), ops, OpOutput("sum"))
-    strategies = {
-        "mul": OpStrategy(((2, 1), (2, 1))), "product": OpStrategy(((2, 1), (1, 1))), "sum": OpStrategy(((2, 1),)),
-    }  # fmt: skip
-    found = micro_batch(partition(graph, StagePlan(strategies, Settings(2))), OptimizerLevel.NONE, interleaved=False)
-    assert found.weights_B == found.weights_behind_B == {None: w.size_B}

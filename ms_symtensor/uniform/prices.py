@@ -13,24 +13,11 @@ from ms_symtensor.search.constraints.request import Request
 from ms_symtensor.tensor.dtype import size_B
 from ms_symtensor.uniform.dispatch import with_safe_tokens
 from ms_symtensor.uniform.folded import folded_bill
-from ms_symtensor.uniform.layout import (
-    FULL_RECOMPUTATION,
-    NO_RECOMPUTATION,
-    Degrees,
-    Recomputation,
-    Stages,
-    UniformLayout,
-)
+from ms_symtensor.uniform.layout import NO_RECOMPUTATION, Degrees, Stages, UniformLayout
 from ms_symtensor.uniform.request import as_run, of_micro_batch
 
 ACCUMULATION = 0.05
 """empirical: no step of several micro-batches spends more than this share of its time on adding up gradients."""
-
-
-KEPT_INPUTS = 0.7
-"""empirical: with all blocks recomputed, the fullest stage has at least this share of the activations of the whole network on one
-stage, weights in use aside.
-"""
 
 STAGED = 16
 """empirical: programs of one stage that take as long to price as those of a pipeline's stages."""
@@ -88,7 +75,6 @@ class Prices:
     work: int = 0
     _whole: dict[tuple[int, Degrees, bool], _Whole] = field(default_factory=dict)
     _refused: dict[tuple[int, Degrees, bool], SymTensorError] = field(default_factory=dict)
-    _recomputed: dict[tuple[int, Degrees], float] = field(default_factory=dict)
     _known: dict[UniformLayout, PlanPrice] = field(default_factory=dict)
 
     def of(self, layout: UniformLayout) -> PlanPrice:
@@ -141,33 +127,13 @@ class Prices:
         """Whether `layout` has to recompute blocks, as a guess."""
         if _is_plain(layout):
             return True
-        samples = self._samples(layout)
-        return self._of_samples(layout, samples).recomputed(layout, samples, self.request.limit_B) > 0
-
-    def needed_B(self, layout: UniformLayout) -> float:
-        """Bytes of a device, as a guess, with all blocks recomputed and the gradients scattered where stages are: a stage of
-        P keeps the inputs of P micro-batches of a P-th of the blocks.
-        """
-        return 0.0 if _is_plain(layout) else self._needed_B(layout, self._samples(layout))
-
-    def needed_by_few_B(self, layout: UniformLayout) -> float:
-        """`needed_B` of `layout` with micro-batches of one sample a replica: with larger ones it needs no less."""
-        return 0.0 if _is_plain(layout) else self._needed_B(layout, layout.degrees.data_parallel)
-
-    def _needed_B(self, layout: UniformLayout, samples: int) -> float:
-        key = samples, layout.degrees
-        if key not in self._recomputed:
-            self._recomputed[key] = self._whole_of(layout, samples, FULL_RECOMPUTATION).activations_B
-        level = (
-            max(layout.optimizer_level, OptimizerLevel.LEVEL2) if layout.stages.number > 1 else layout.optimizer_level
-        )
         whole = self._of_samples(layout, self.config.batch_size)
-        return (whole.kept_B(level) + whole.in_use_B) / layout.stages.number + KEPT_INPUTS * self._recomputed[key]
+        return whole.recomputed(layout, self._samples(layout), self.request.limit_B) > 0
 
-    def _bill(self, layout: UniformLayout, samples: int, recomputation: Recomputation) -> PlanBill:
+    def _bill(self, layout: UniformLayout, samples: int) -> PlanBill:
         """Of two micro-batches of so many samples in the whole network on one stage, so that what is done once stands apart."""
         level = min(layout.optimizer_level, OptimizerLevel.LEVEL1)
-        one = UniformLayout(layout.degrees, Stages(1, 2), recomputation, level, swap_optimizer=layout.swap_optimizer)
+        one = UniformLayout(layout.degrees, Stages(1, 2), NO_RECOMPUTATION, level, swap_optimizer=layout.swap_optimizer)
         return self._as_run(with_safe_tokens(replace(self.config, batch_size=samples), one), one)
 
     def _as_run(self, network: TransformerConfig, layout: UniformLayout) -> PlanBill:
@@ -185,14 +151,14 @@ class Prices:
             raise self._refused[key]
         if key not in self._whole:
             try:
-                self._whole[key] = self._whole_of(layout, samples, NO_RECOMPUTATION)
+                self._whole[key] = self._whole_of(layout, samples)
             except SymTensorError as error:
                 self._refused[key] = error
                 raise
         return self._whole[key]
 
-    def _whole_of(self, layout: UniformLayout, samples: int, recomputation: Recomputation) -> _Whole:
-        bill = self._bill(layout, samples, recomputation)
+    def _whole_of(self, layout: UniformLayout, samples: int) -> _Whole:
+        bill = self._bill(layout, samples)
         price = priced(bill, self.request.cluster, self.request.runtime)
         in_use_B = _in_use_B(bill, self.config.compute_dtype)
         return _Whole(samples, math.fsum(price.stage_each_s), price.fullest_B, in_use_B)

@@ -5,13 +5,12 @@ Of a layout of P stages with v virtual ones each and M micro-batches, `cost.stag
     M s / P + (s - s / P) / v
 
 where s are the seconds of a micro-batch in the whole network on one stage, which one program tells for all P, v and M, however
-the blocks lie on the stages; and some stage holds a P-th of weights, gradients, states and weights in use, or more, and most of
-the activations of the whole network with all blocks recomputed (`Prices.needed_B`). Layouts are looked at in the
+the blocks lie on the stages; and some stage holds a P-th of weights, gradients and states, or more. Layouts are looked at in the
 order of a guess: their bound, and what has to be recomputed until they fit. It is made of one program for all micro-batches first
-(`Prices.rough`), then of one for this one (`Prices.least`); then they are priced by few blocks (`folded_bill`), with as little
-recomputed as fits (`uniform.fitting`), until the next guess is above the fastest one that fits, or many in a row were no faster.
-The stages of the fastest then exchange blocks (`uniform.moving`). The gap is to the lowest bound of what may fit, without the
-guess.
+(`Prices.rough`), then, of those that fit with one sample a replica and all blocks recomputed (`least_peaks_B`), of one for this
+one (`Prices.least`); then they are priced by few blocks (`folded_bill`), with as little recomputed as fits (`uniform.fitting`),
+until the next guess is above the fastest one that fits, or many in a row were no faster. The stages of the fastest then exchange
+blocks (`uniform.moving`). The gap is to the lowest bound of what may fit, without the guess.
 """
 
 import heapq
@@ -25,6 +24,7 @@ from statistics import fmean
 
 from model_zoo.config import TransformerConfig
 from ms_symtensor.errors import InfeasibleError, InputError, SymTensorError
+from ms_symtensor.garbage_collection import no_garbage_collection
 from ms_symtensor.search.constraints.limits import SWAP
 from ms_symtensor.search.constraints.obstacle import why_not_on_host
 from ms_symtensor.search.constraints.request import GIB, Request
@@ -40,7 +40,7 @@ from ms_symtensor.uniform.space import Refused, layouts, levels_of
 
 METHOD = "uniform layouts within the pins, each bounded, the promising ones priced"
 
-PATIENCE = 16
+PATIENCE = 8
 """Looking ends when so many layouts in a row, each priced with what it has to recompute, were no faster; empirical."""
 
 KEPT = 3
@@ -84,6 +84,7 @@ def none_of(model: str) -> InputError:
     )
 
 
+@no_garbage_collection()
 def best_layout(
     config: TransformerConfig,
     request: Request,
@@ -105,6 +106,7 @@ def best_layout(
     return layout, SearchReport(prices.number, time.perf_counter() - started, gap, METHOD)
 
 
+@no_garbage_collection()
 def fast_layouts(
     config: TransformerConfig,
     request: Request,
@@ -118,30 +120,26 @@ def fast_layouts(
     """
     prices = _prices(config, request, rules)
     found = _fitting(prices, rules, work / 2).fits
-    limit_s, too_large, order = cutoff_s(found), dict[UniformLayout, int](), count()
+    limit_s, too_large, order = cutoff_s(found), set[UniformLayout](), count()
     waiting: list[tuple[float, int, bool, UniformLayout]] = []  # bound, order, is the bound rough, layout
     for layout in layouts(config, request, rules, Refused()):
         with suppress(SymTensorError):
-            waiting.append((prices.rough(layout)[0], next(order), True, layout))
+            least_s, _, least_B = prices.rough(layout)
+            if least_B <= request.limit_B:
+                waiting.append((least_s, next(order), True, layout))
     heapq.heapify(waiting)
     while waiting and waiting[0][0] < limit_s and prices.work < work:
         least_s, _, is_rough, layout = heapq.heappop(waiting)
-        alike, number = _with_one_micro_batch(layout), layout.stages.micro_batch_num
-        if number <= too_large.get(alike, 0):  # fewer micro-batches, which are larger, need no less
+        if (alike := _with_one_micro_batch(layout)) in too_large:
             continue
         with suppress(SymTensorError):
-            if is_rough and any(
-                needed_B > request.limit_B
-                for needed_B in (prices.rough(layout)[2], prices.needed_by_few_B(layout), prices.needed_B(layout))
-            ):
-                continue
-            if is_rough:
-                heapq.heappush(waiting, (max(least_s, prices.least(layout)[0]), next(order), False, layout))
-            elif max(_least_peaks_B(prices, layout, rules), default=0) > request.limit_B:
-                too_large[alike] = config.batch_size
-            else:
+            if not is_rough:
                 priced = fitted(prices, layout, rules, limit_s, estimates=False)
                 found += [one for one in priced if one[1].peak_memory_B <= request.limit_B]
+            elif max(_least_peaks_B(prices, layout, rules), default=0) > request.limit_B:
+                too_large.add(alike)
+            else:
+                heapq.heappush(waiting, (max(least_s, prices.least(layout)[0]), next(order), False, layout))
     return found, waiting[0][0] if waiting else math.inf
 
 
@@ -218,37 +216,34 @@ def _look(prices: Prices, rules: Rules, refused: Refused, work: float) -> _Looke
         else:
             found.least_B = min(found.least_B, least_B)
     heapq.heapify(waiting)
-    idle, too_large, movable = 0, dict[UniformLayout, int](), set[UniformLayout]()
+    idle, too_large, movable = 0, set[UniformLayout](), set[UniformLayout]()
     while waiting and waiting[0][0] < found.best_s and idle < PATIENCE and (prices.work < work or not found.fits):
         _, _, least_s, is_rough, layout = heapq.heappop(waiting)
-        micro_batch_num, alike = layout.stages.micro_batch_num, _with_one_micro_batch(layout)
+        alike = _with_one_micro_batch(layout)
         if alike in movable:  # other stages may fit
             found.least_s = min(found.least_s, least_s)
-        if micro_batch_num <= too_large.get(alike, 0):  # fewer micro-batches, which are larger, need no less
+        if alike in too_large:
             continue
         try:
-            if is_rough:
-                if (few_B := prices.needed_by_few_B(layout)) > limit_B or (most_B := prices.needed_B(layout)) > limit_B:
-                    found.least_B = min(found.least_B, few_B if few_B > limit_B else most_B)
-                    too_large[alike] = prices.config.batch_size if few_B > limit_B else micro_batch_num
-                    continue
-                exact_s, guess_s = prices.least(layout)
-                heapq.heappush(waiting, (guess_s, next(order), max(least_s, exact_s), False, layout))
+            if not is_rough:
+                found.least_s = min(found.least_s, least_s)
+                best_s, idle = found.best_s, idle + bool(found.fits)
+                for recomputation, price in fitted(prices, layout, rules, best_s):
+                    found.least_B = min(found.least_B, price.peak_memory_B)
+                    if price.peak_memory_B <= limit_B:
+                        found.fits.append((recomputation, price))
+                idle = 0 if found.best_s < best_s else idle
                 continue
             peaks_B = _least_peaks_B(prices, layout, rules)
             if max(peaks_B, default=0) > limit_B:
-                found.least_B, too_large[alike] = min(found.least_B, max(peaks_B)), prices.config.batch_size
+                too_large.add(alike)
+                found.least_B = min(found.least_B, max(peaks_B))
                 if rules.moves_blocks and fmean(peaks_B) <= limit_B:
                     movable.add(alike)
                     found.least_s = min(found.least_s, least_s)
                 continue
-            found.least_s = min(found.least_s, least_s)
-            best_s, idle = found.best_s, idle + bool(found.fits)
-            for recomputation, price in fitted(prices, layout, rules, best_s):
-                found.least_B = min(found.least_B, price.peak_memory_B)
-                if price.peak_memory_B <= limit_B:
-                    found.fits.append((recomputation, price))
-            idle = 0 if found.best_s < best_s else idle
+            exact_s, guess_s = prices.least(layout)
+            heapq.heappush(waiting, (guess_s, next(order), max(least_s, exact_s), False, layout))
         except SymTensorError as error:
             refused.add(str(error))
     found.least_s = min([found.least_s, *(least_s for _, _, least_s, _, _ in waiting)])

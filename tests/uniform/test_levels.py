@@ -8,7 +8,7 @@ from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.search.constraints.limits import limits_of
 from ms_symtensor.search.constraints.request import Request
 from ms_symtensor.targets.mindformers.rules import RULES
-from ms_symtensor.uniform.layout import FULL_RECOMPUTATION, Degrees, Stages, UniformLayout
+from ms_symtensor.uniform.layout import Degrees, Stages, UniformLayout
 from ms_symtensor.uniform.prices import Prices
 from ms_symtensor.uniform.search import best_layout
 
@@ -22,15 +22,3 @@ def test_a_layout_that_fits_at_level_2_alone_is_found() -> None:
     assert Prices(config, request).rough(at_level_1)[2] > request.limit_B
     layout, _ = best_layout(config, request, rules=RULES)
     assert layout.optimizer_level is OptimizerLevel.LEVEL2
-
-
-def test_a_stage_gathers_the_weights_of_its_own_blocks() -> None:
-    """What a layout is said to need before it is priced is not more than it needs with all blocks recomputed."""
-    config = replace(dimensions_of("llama2_70b", num_layers=16), batch_size=64, seq_length=1024)
-    prices = Prices(config, Request(load("atlas_800t_a2"), 64, 64, 1024, int(58e9)))
-    for stages, data, level in ((16, 4, 1), (8, 8, 1), (8, 8, 2), (4, 16, 1), (16, 2, 1)):
-        degrees = Degrees(data, 64 // stages // data)
-        layout = UniformLayout(
-            degrees, Stages(stages, 64 // data), FULL_RECOMPUTATION, optimizer_level=OptimizerLevel(level)
-        )
-        assert 0.4 < prices.needed_B(layout) / prices.of(layout).peak_memory_B <= 1.0

@@ -6,7 +6,8 @@
 
 `record` plans the requests of benchmarks/corpus_requests.py that do not stand in FILE; `compare` plans those of FILE again and
 shows what differs: step, peak, degrees, collectives, the message where there is no plan. What stands in NEW is not planned
-again. benchmarks/data/corpus.json is such a FILE; benchmarks/data/certified.json has the gaps of certified plans (`--certify`).
+again. benchmarks/data/corpus.json is such a FILE; `benchmarks.results --corpus` keeps the figures of the newest one, and of
+one of certified plans (`--certify`), for docs/results/corpus.md.
 `verify` plans those of FILE that have a plan, and has MindSpore compile them with at most two blocks of every run of equal
 ones, one rank of every stage (benchmarks.verdicts).
 

@@ -3,6 +3,7 @@
     python -m benchmarks.results                                            # write the pages
     python -m benchmarks.results --check                                    # exit code 1 if one is not what the data give
     python -m benchmarks.ratios | python -m benchmarks.results --store ratios   # keep the tables of a run, and write the pages
+    python -m benchmarks.results --corpus NEW.json CERTIFIED.json           # keep the figures of two runs of benchmarks.corpus
 
 A page has `<!-- results: NAME -->` … `<!-- results: end -->` where the tables of benchmarks/data/results/NAME.json go.
 `--store NAME` reads a benchmark's output, takes the tables of Markdown in it, and replaces that file.
@@ -82,14 +83,28 @@ def tables(name: str) -> str:
     return "\n\n".join([*parts, f"Run of {run['run']}{version}: `benchmarks/data/results/{name}.json`."])
 
 
+FIGURES = ("step_time_s", "peak_memory_B", "optimality_gap", "degrees", "processor_s")
+CERTIFIED = ("step_time_s", "optimality_gap", "processor_s")
+
+
+def keep_corpus(newest: Path, certified: Path) -> None:
+    """Keep the figures of the newest run of the corpus, and of its certified one, as `benchmarks.corpus` recorded them."""
+    for run, name, kept in ((newest, "newest", FIGURES), (certified, "certified", CERTIFIED)):
+        answers = json.loads(run.read_text(encoding="utf-8"))
+        few = {request: {key: of[key] for key in kept if key in of} for request, of in answers.items()}
+        (DATA / f"{name}.json").write_text(json.dumps(few, indent=1) + "\n", encoding="utf-8")
+
+
 def corpus() -> str:
-    """What `symtensor plan` answers to the requests of the corpus."""
-    answers = json.loads((DATA / "corpus.json").read_text(encoding="utf-8"))
-    certified = json.loads((DATA / "certified.json").read_text(encoding="utf-8"))
+    """What `symtensor plan` answers to the requests of the corpus in the newest run, and in the one that is compared with."""
+    recorded, newest, certified = (
+        json.loads((DATA / f"{name}.json").read_text(encoding="utf-8")) for name in ("corpus", "newest", "certified")
+    )
     columns = (
-        "request", "step", "peak", "gap", "dp", "tp", "pp", "micro-batches", "processor s", "certified gap", "processor s"
+        "request", "step", "of recorded", "peak", "gap", "dp", "tp", "pp", "vpp", "micro-batches", "processor s",
+        "certified gap", "processor s",
     )  # fmt: skip
-    rows = [(*_corpus_row(one, answers[one]), *_certified(certified.get(one, {}))) for one in answers]
+    rows = [(*_corpus_row(one, newest[one], recorded[one]), *_certified(certified.get(one, {}))) for one in newest]
     return markdown(columns, rows)
 
 
@@ -100,16 +115,16 @@ def _certified(answer: Mapping[str, Any]) -> tuple[str, str]:
     return f"{100 * answer['optimality_gap']:.2f} %", f"{answer['processor_s']:.1f}"
 
 
-def _corpus_row(request: str, answer: Mapping[str, Any]) -> tuple[str, ...]:
-    name = f"`{request.replace('|', '/')}`"
-    processor = f"{answer['processor_s']:.1f}" if "processor_s" in answer else ""
+def _corpus_row(request: str, answer: Mapping[str, Any], recorded: Mapping[str, Any]) -> tuple[str, ...]:
+    name, processor = f"`{request.replace('|', '/')}`", f"{answer['processor_s']:.1f}"
     if "step_time_s" not in answer:
-        return (name, "no plan", *[""] * 6, processor)
+        return (name, "no plan", *[""] * 8, processor)
     degrees = answer["degrees"]
+    of = ("data_parallel", "model_parallel", "pipeline_stages", "pp_interleave_num", "micro_batch_num")
     return (
-        name, f"{answer['step_time_s']:.3g} s", f"{answer['peak_memory_B'] / GIB:.1f} GiB",
-        f"{100 * answer['optimality_gap']:.2f} %", str(degrees["data_parallel"]), str(degrees["model_parallel"]),
-        str(degrees["pipeline_stages"]), str(degrees["micro_batch_num"]), processor,
+        name, f"{answer['step_time_s']:.3g} s", f"{answer['step_time_s'] / recorded['step_time_s']:.3f}",
+        f"{answer['peak_memory_B'] / GIB:.1f} GiB", f"{100 * answer['optimality_gap']:.2f} %",
+        *(str(degrees[name]) for name in of), processor,
     )  # fmt: skip
 
 
@@ -141,10 +156,15 @@ def pages() -> Iterator[tuple[Path, str, str]]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--store", metavar="NAME", help="keep the tables on standard input as the newest run of NAME")
+    parser.add_argument(
+        "--corpus", metavar="RUN", nargs=2, type=Path, help="keep a run of the corpus and a certified one"
+    )
     parser.add_argument("--check", action="store_true", help="write nothing; tell what is not as the data give it")
     chosen = parser.parse_args()
     if chosen.store:
         store(chosen.store, sys.stdin.read())
+    if chosen.corpus:
+        keep_corpus(*chosen.corpus)
     stale = {file: new for file, old, new in pages() if old != new}
     for file, new in stale.items():
         if not chosen.check:

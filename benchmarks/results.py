@@ -84,7 +84,10 @@ def tables(name: str) -> str:
 
 
 FIGURES = ("step_time_s", "peak_memory_B", "optimality_gap", "degrees", "processor_s")
+"""What is kept of an answer of the newest run."""
+
 CERTIFIED = ("step_time_s", "optimality_gap", "processor_s")
+"""What is kept of a certified one."""
 
 
 def keep_corpus(newest: Path, certified: Path) -> None:

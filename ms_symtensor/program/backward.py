@@ -176,7 +176,8 @@ class _Differentiator:
         placement = self.half.placements.get(node.op)
         if node.kind in LOOKED_UP and placement is not None and placement.partial is not None:
             is_counted = self.in_pipeline or wanted[0] not in self.half.weights
-            beside, reads = masked(math.prod(result.shape), is_counted * math.prod(inputs[0])), incoming
+            table = math.prod(inputs[0]) if is_counted else 0
+            beside, reads = masked(math.prod(result.shape), table), incoming
         if beside.elements:
             tensor = TensorType((beside.elements,), result.dtype)
             self.builder.scratch(tensor, reads if beside.read_first else ())

@@ -21,9 +21,9 @@ _CLASSES = {
 }
 """Classes of operators that mindspore.ops (2.10.0) has elsewhere, or under another name."""
 
-
 _ALL_OR_NONE = frozenset({"OneHot", "OneHotExt"})
 """Operators that MindSpore cuts by all devices, which have to divide the indices too, or leaves whole."""
+
 _LOOKED_UP = frozenset({"GatherD"})
 """Operators that MindSpore leaves whole where it would cut the dim that they look up."""
 

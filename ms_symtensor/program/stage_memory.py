@@ -31,6 +31,8 @@ from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.program.stage_program import StageProgram
 
 _TRANSPOSED = frozenset(f"{kind}Grad" for kind in TRANSPOSING)
+"""Kinds of nodes that read a transposed copy."""
+
 ByBlock = Mapping[str | None, int]
 """Bytes by the repeated block that made them; None: outside of blocks."""
 

@@ -27,8 +27,8 @@ RANKED = 12
 """For so many of these the front of recomputation is worked out (empirical: some 20 ms each)."""
 
 LIKELY = 1.03
-"""So it is for those that are estimated to take less than so many times what the first of them is (empirical: promises are seen
-2.5 % below estimates at most)."""
+"""It is worked out only for layouts that are estimated to take less than so many times what the quickest of them with a front is
+(empirical: promises are seen 2.5 % below estimates at most)."""
 
 NEAR = 1.01
 """So near are promises to what plans take (empirical: 1.3 % below to 1 % above)."""

@@ -1,7 +1,7 @@
 """From a request to step layouts: which are screened, and the plan that the best of them makes."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 
@@ -16,7 +16,7 @@ from ms_symtensor.program.settings import Recompute, StagePlan
 from ms_symtensor.search.certify.certificate import Certificate
 from ms_symtensor.search.constraints.request import Request
 from ms_symtensor.search.constraints.summary import degrees
-from ms_symtensor.search.fastest import REFINED, fastest_plan, promises_of, promises_of_whole_blocks
+from ms_symtensor.search.fastest import REFINED, Promise, fastest_plan, promises_of, promises_of_whole_blocks
 from ms_symtensor.search.folded.alternating import separated
 from ms_symtensor.search.folded.folding import unfold
 from ms_symtensor.search.folded.mix import WHOLE
@@ -133,9 +133,10 @@ def searched(
     """
     space, any_batch = space_of(network, request), network.batch is None
     screening = screen(network.short, network.depths, space, request, incumbent_s, any_batch, written)
-    promises, most = promises_of(network, screening, request.limit_B), REFINED
+    promises: Iterable[Promise] = promises_of(network, screening, request.limit_B)
     if request.is_trial:
-        promises, most = iter(promises_of_whole_blocks(screening, request.limit_B)[:ATTEMPTS]), 1
+        promises = promises_of_whole_blocks(screening, request.limit_B)[:ATTEMPTS]
+    most = 1 if request.is_trial else REFINED
     found = fastest_plan(network, promises, request.limit_B, set(), incumbent_s, most)
     return Found(found, screening, space, screening.bounds_s)
 

@@ -15,7 +15,7 @@ OTHER_OPERATORS = "write it with other operators"
 """What to do where nothing better is known."""
 
 _OF_NO_VIEW = {
-    "TransposeView": "Tensor.permute or ops.transpose",
+    "TransposeView": "Tensor.permute or ops.transpose (for mint.einsum MatMul, BatchMatMul and ops.transpose)",
     "TransposeExtView": "Tensor.swapaxes",
     "SplitTensorView": "ops.split",
     "SplitWithSizeView": "ops.split",

@@ -138,6 +138,12 @@ def test_free_layouts_are_not_written_for_mindformers(tmp_path: Path, capsys) ->
     assert not (tmp_path / "mindformers.yaml").exists()
 
 
+def test_nobody_is_sent_to_a_target_that_has_no_such_network(tmp_path: Path, capsys) -> None:
+    small = ["lstm_lm", "--seq-length", "4", "--device-num", "2", "--out", str(tmp_path)]
+    assert main(["plan", *small, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["not_written"] == []
+
+
 def test_unknown_targets_are_named(tmp_path: Path, capsys) -> None:
     assert main(["plan", "llama2_7b", "--device-num", "2", "--target", "megatron", "--out", str(tmp_path)]) == 2
     assert "known are mindspore, mindformers" in capsys.readouterr().err

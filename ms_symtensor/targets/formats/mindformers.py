@@ -11,6 +11,8 @@ from ms_symtensor.targets.plain_yaml import lines
 
 def _files(planned: Planned) -> dict[str, str]:
     uniform = planned.uniform
+    if uniform is None and "model" not in planned.plan.source:
+        return {}  # no decoder of the zoo or of a config.json: no target cuts its blocks alike
     if uniform is None:
         raise CannotSayError(
             "MindFormers cuts all blocks alike, and this plan need not: plan with --target mindformers"

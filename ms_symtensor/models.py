@@ -107,7 +107,7 @@ def resolve(
     if file is not None:
         return _described(file, global_batch_size, seq_length, dict(options or {}), dims, approximate)
     if not is_factory(name) and (Path(name).suffix == ".json" or len(Path(name).parts) > 1) and not Path(name).exists():
-        raise InputError(f"there is no file {name}: check the path")
+        raise InputError(f"there is no file {name}: check the path; of a network on a hub give its config.json")
     if dims or approximate:
         raise InputError(f"--{'dim' if dims else 'approximate'} is for a config.json, not for {name}: leave it out")
     if name in PUBLISHED or "dimensions" in (options or {}):
@@ -121,13 +121,13 @@ def resolve(
             f"unknown model {name!r}: give a model of the zoo ({', '.join((*PUBLISHED, *CAPTURED))}), a config.json, a saved"
             " graph, or file.py:factory"
         )
+    graph = None if is_factory(name) else load_graph(name)
     if options:
         option = {"compute_dtype": "dtype"}.get(next(iter(options)), next(iter(options))).replace("_", "-")
         raise InputError(f"--{option} is for the model zoo ({', '.join(PUBLISHED)}), not for {name}: leave it out")
-    if is_factory(name):
+    if graph is None:
         source = {"factory": _absolute(name)} | ({"replace_shard": "True"} if replace_shard else {})
         return _factory(name, source, global_batch_size, seq_length)
-    graph = load_graph(name)
     batch, sequence = batch_and_sequence(graph)
     _require_size(name, "global-batch-size", global_batch_size, batch)
     _require_size(name, "seq-length", seq_length, sequence)

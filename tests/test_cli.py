@@ -328,7 +328,7 @@ def test_a_file_without_a_function_is_refused(command, tmp_path, capsys):
     ("change", "said"),
     [
         ({"model": "llama9"}, "unknown model 'llama9'"),
-        ({"model": "models/llama9"}, "there is no file models/llama9"),
+        ({"model": "models/llama9"}, "models/llama9: check the path; of a network on a hub give its"),
         ({"model": "llama9.json", "--dim": "hidden_size=64"}, "there is no file llama9.json"),
         ({"--cluster": "moonbase"}, "moonbase"),
         ({"--device-num": "7"}, "7"),
@@ -503,6 +503,13 @@ def test_options_that_do_not_fit_a_graph(planned: Path, tmp_path: Path, capsys: 
     common = ["plan", planned / "graph.json", "--device-num", "8", "--out", tmp_path / "p"]
     assert "--num-layers is for the model zoo" in failure(capsys, *common, "--num-layers", "3")
     assert "--global-batch-size 16 does not fit" in failure(capsys, *common, "--global-batch-size", "16")
+
+
+def test_what_a_file_is_comes_before_its_options(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    other = tmp_path / "adapter_config.json"
+    other.write_text('{"peft_type": "LORA", "r": 8}')
+    said = failure(capsys, "plan", other, "--num-layers", "3", "--device-num", "8", "--out", tmp_path / "p")
+    assert "is not a graph" in said and "or give a config.json" in said
 
 
 MEASURED = (

@@ -46,7 +46,10 @@ def to_json(graph: Graph) -> dict[str, Any]:
 def from_json(data: Any, origin: str = "the data") -> Graph:
     """The graph behind `to_json`'s data; InputError, naming `origin`, if it is something else."""
     if not isinstance(data, dict) or data.get("format") != FORMAT:
-        raise InputError(f"{origin} is not a graph of ms_symtensor (its format is not {FORMAT}): capture the network")
+        raise InputError(
+            f"{origin} is not a graph of ms_symtensor (its format is not {FORMAT}): capture the network, or give a config.json"
+            " (it has a model_type)"
+        )
     version = data.get("version")
     if version != VERSION:
         remedy = (

@@ -74,7 +74,8 @@ def test_plan_warns_of_a_cluster_whose_predictions_are_useless(
 
 
 def test_plan_writes_all_its_files(planned: Path) -> None:
-    assert {f.name for f in planned.iterdir()} == FILES
+    others = {"verified.json"}  # of another test, in any order
+    assert {f.name for f in planned.iterdir()} - others == FILES
     report = (planned / "report.txt").read_text()
     assert "llama2_7b: 8 devices of atlas_800t_a2" in report
     assert "layers.0 … 1 (2 blocks alike)" in report

@@ -75,10 +75,7 @@ def peak_B(steps: Sequence[Step], sizes_B: Mapping[int, int], kept: Collection[i
 
 def lives(steps: Sequence[Step], kept: Collection[int]) -> Lives:
     """When every tensor lives. A view shares its source's memory; `kept` tensors are left out."""
-    root: dict[int, int] = {}
-    for step in steps:
-        if step.is_view and step.inputs:
-            root.update((o, root.get(step.inputs[0], step.inputs[0])) for o in step.outputs)
+    root = owners(steps)
     found: dict[int, tuple[int, int]] = {}
     for index, step in enumerate(steps):
         if step.scratch is not None:
@@ -92,6 +89,15 @@ def lives(steps: Sequence[Step], kept: Collection[int]) -> Lives:
             if owner in found:
                 first, last = found[owner]
                 found[owner] = first, max(last, index - 1) if tensor in step.read_first else index
+    return found
+
+
+def owners(steps: Sequence[Step]) -> Mapping[int, int]:
+    """For every view the tensor whose memory it takes."""
+    found: dict[int, int] = {}
+    for step in steps:
+        if step.is_view and step.inputs:
+            found.update((o, found.get(step.inputs[0], step.inputs[0])) for o in step.outputs)
     return found
 
 

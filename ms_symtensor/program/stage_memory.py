@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
-from ms_symtensor.program.liveness import Lives, live_B, lives, program_steps
+from ms_symtensor.program.liveness import Lives, live_B, lives, owners, program_steps
 from ms_symtensor.program.passes import Pass
 from ms_symtensor.program.pipeline import Pipeline
 from ms_symtensor.program.program import Node, Phase, Program, Role
@@ -155,21 +155,26 @@ def micro_batch(micro: Program, level: OptimizerLevel, interleaved: bool) -> Mic
     made_in = {t: n.block for n in micro.nodes for t in n.outputs}
     blocks = _blocks(micro.nodes)
     casts_each = interleaved and level is OptimizerLevel.NONE
-    weights = _weights(micro.nodes, interleaved, casts_each) - several.keys() - micro.kept
+    loads_anew = interleaved or any(n.kind.endswith("View") for n in micro.nodes)
+    weights = _weights(micro.nodes, interleaved, casts_each)
+    weights |= frozenset() if loads_anew else _of_weights_alone(micro, weights)
+    weights -= several.keys() | micro.kept
     behind = tuple(step.is_backward for step in steps)
-    readers = (n for n in micro.nodes if n.role is not Role.WEIGHT or weights.isdisjoint(n.outputs))
-    used = {t for n in readers for t in n.inputs if t in weights}
-    used_behind = {t for n, late in zip(micro.nodes, behind, strict=True) if late for t in n.inputs if t in used}
+    owner = owners(steps)
+    reads = [{owner.get(t, t) for t in n.inputs} for n in micro.nodes]
+    used = {
+        t for n, read in zip(micro.nodes, reads, strict=True) if weights.isdisjoint(n.outputs) for t in read & weights
+    }
+    used_behind = {t for read, late in zip(reads, behind, strict=True) if late for t in read & used}
     copies = _transposed(micro, weights)
     sizes |= {n.scratch: max(0, sizes[n.scratch] - size_B) for n, size_B in copies if n.scratch is not None}
     alive = lives(steps, (micro.kept - frozenset(_passing(micro, level is OptimizerLevel.LEVEL2))) | used)
-    loads_anew = interleaved or any(n.kind.endswith("View") for n in micro.nodes)
     alive = {**alive, **(_copies(micro) if loads_anew else {})}
     if casts_each:
         again = _cast_again(micro, alive, behind)
         alive, sizes = {**alive, **again}, {**sizes, **{~tensor: size_B for tensor, size_B in sizes.items()}}
     forward = sum(not late for late in behind)
-    last_read = {t: step for step, n in enumerate(micro.nodes) for t in n.inputs if t in used - used_behind}
+    last_read = {t: step for step, read in enumerate(reads) for t in read & (used - used_behind)}
 
     waiting = {t: blocks[last] for t, (first, last) in alive.items() if first < forward <= last and t not in weights}
 
@@ -332,6 +337,17 @@ def _weights(nodes: Sequence[Node], interleaved: bool, casts_each: bool) -> froz
         elif n.role is Role.WEIGHT and not casts_each and not (interleaved and received.intersection(n.inputs)):
             made.update(n.outputs)
     return frozenset(received | made)
+
+
+def _of_weights_alone(micro: Program, weights: Collection[int]) -> frozenset[int]:
+    """What the forward pass makes of weights and constants alone, such as `weight.T`, and what is moved of that."""
+    found = {*weights, *micro.held}
+    others = {*micro.given, *(t for n in micro.nodes for t in n.outputs)} - found
+    for n in micro.nodes:
+        if n.phase is Phase.FORWARD and not found.isdisjoint(n.inputs) and others.isdisjoint(n.inputs):
+            found.update(n.outputs)
+            others.difference_update(n.outputs)
+    return frozenset(found - micro.held)
 
 
 def _read_by_several(nodes: Sequence[Node]) -> Mapping[int, int]:

@@ -25,6 +25,25 @@ def test_a_transposed_weight_is_shared_by_all_micro_batches():
     assert found.weights_B == found.weights_behind_B == {None: w.size_B}
 
 
+def test_what_is_made_of_a_weight_alone_is_shared_by_all_micro_batches():
+    """As `ops.MatMul()(x * v, w.T)` is compiled in micro-batches: one Transpose of w, which each backward pass reads."""
+    x, w, flipped, y = (TensorType(shape, "float32") for shape in ((8, 4), (16, 4), (4, 16), (8, 16)))
+    ops = (
+        Op("mul", "Mul", (InputRef("x"), ParameterRef("v")), (x,), primitive="mul"),
+        Op("flip", "Transpose", (ParameterRef("w"), Constant((1, 0))), (flipped,), primitive="flip"),
+        Op("product", "MatMul", (OpOutput("mul"), OpOutput("flip")), (y,), primitive="product"),
+        Op("sum", "ReduceSum", (OpOutput("product"),), (TensorType((), "float32"),), primitive="sum"),
+    )
+    graph = Graph("net", (("x", x),), (Parameter("v", x), Parameter("w", w)), ops, OpOutput("sum"))
+    whole = (1, 1)
+    strategies = {
+        "mul": OpStrategy((whole, whole)), "flip": OpStrategy((whole,)), "product": OpStrategy((whole, whole)),
+        "sum": OpStrategy((whole,)),
+    }  # fmt: skip
+    found = micro_batch(partition(graph, StagePlan(strategies, Settings(1))), OptimizerLevel.NONE, interleaved=False)
+    assert found.weights_B == found.weights_behind_B == {None: w.size_B}
+
+
 @pytest.mark.parametrize(("kind", "copied_B"), [("ChunkView", 4 * 2 * 4), ("Chunk", 0)])
 def test_beside_a_view_every_micro_batch_has_a_copy_of_a_weight_that_is_read_twice(kind, copied_B):
     """As a `mint.nn.Linear` behind `mint.chunk` is compiled in micro-batches: the TensorMove of its weight."""

@@ -6,9 +6,10 @@ With n_ik blocks of kind k on stage i of P, its seconds s_i for a micro-batch, t
     s_i + c (o + Σ_{j<i} s_j / v) + σ L >= Σ_k n_ik B_k(σ, f_i) + E_i(σ)   for every stage i, some prices σ of a byte and shares c
     τ >= s_i,   Σ_i n_ik = D_k,   n_ik whole,   Σ_k n_ik >= v
 
-What a stage does once per step runs while it waits for those before it, and for what they send. L is the limit in bytes, f_i the
-micro-batches in flight on stage i, E_i what stands before or behind the blocks. Every row holds for all layouts and whatever is
-recomputed (`fronts`), each stage having layouts of its own: so the minimum is a bound of any plan.
+What a stage does once per step runs while it waits for those before it, and for what they send. L is the limit in bytes, less
+the buffers that every plan has, f_i the micro-batches in flight on stage i, E_i what stands before or behind the blocks. Every
+row holds for all layouts and whatever is recomputed (`fronts`), each stage having layouts of its own: so the minimum is a bound
+of any plan.
 """
 
 import math
@@ -20,11 +21,14 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
+from ms_symtensor.cost.step import HCCL_BUFFER_B
 from ms_symtensor.search.certify.fronts import Among, Fronts, Prices
 from ms_symtensor.search.folded.places import ONE_KIND
+from ms_symtensor.search.space.step_layouts import StepLayout
 from ms_symtensor.search.stages.estimate import border_s, least_borders_s
 from ms_symtensor.search.stages.layout_candidates import Candidate, ConfigGroup
 from ms_symtensor.streams import silenced
+from ms_symtensor.tensor.graph import Graph, ParameterRef
 
 Array = NDArray[np.float64]
 
@@ -68,8 +72,20 @@ def bound(of: ConfigGroup, row: Candidate, fronts: Fronts, limit_B: float, finel
     closer one, for more work.
     """
     fine = FINE_ON_ONE_STAGE if row.shape.stages == 1 else FINE
-    found = _bound(of, row, fronts, limit_B, fine if finely else COARSE, among)
+    room_B = limit_B - _buffers_B(of.problem.graph, row.shape)
+    found = _bound(of, row, fronts, room_B, fine if finely else COARSE, among)
     return replace(found, step_s=max(row.bound_s, found.step_s + least_borders_s(row)))
+
+
+def _buffers_B(graph: Graph, shape: StepLayout) -> int:
+    """Bytes of the buffers of communicators that each device has at least: all stages are one; the devices of a stage are another
+    where all blocks train, over which the gradient of a weight, or what comes of slices of it, is summed or gathered.
+    """
+    trained = {one.name for one in graph.parameters if one.requires_grad}
+    read = ((op, one) for op in graph.ops for one in graph.tensor_inputs(op))
+    train = {op.block for op, one in read if isinstance(one, ParameterRef) and one.name in trained}
+    is_one_inside = math.prod(shape.mesh) > 1 and train >= {op.block for op in graph.ops if op.block is not None}
+    return HCCL_BUFFER_B * ((shape.stages > 1) + is_one_inside)
 
 
 def _price_s(of: ConfigGroup, row: Candidate) -> float:

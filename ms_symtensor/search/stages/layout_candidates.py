@@ -256,7 +256,7 @@ def combines(shape: StepLayout, level: OptimizerLevel, limits: Limits) -> bool:
 def fixed_candidate(of: Problem, shape: StepLayout, level: OptimizerLevel, depths: tuple[int, ...]) -> Candidate:
     """The row of `of`, whose variables have one candidate each, in a network of so many blocks."""
     settings = replace(of.settings, optimizer_level=level)
-    parameters = parameter_terms(of.known, of.parameters, settings, [shape.accumulates], [shape.stages > 1])
+    parameters = parameter_terms(of.known, of.parameters, settings, [shape.accumulates], [shape.stages])
     choice = np.zeros((1, len(of.known.items)), dtype=np.intp)
     costs = Tables(of, parameters).by_place(choice, np.zeros(1, dtype=np.intp))
     return Candidate(shape, level, 0.0, costs.of(0), 0, 0, of, choice[0], depths)

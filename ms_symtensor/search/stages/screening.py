@@ -199,9 +199,9 @@ def _settings(of: Problem, depths: tuple[int, ...], members: Sequence[StepLayout
         if not allowed:
             continue
         _, on = laid_out_on(members)
-        one_of = dict(zip(on.tolist(), members, strict=True))  # on a mesh all or none have several stages
-        flags = zip(*((m.accumulates, m.stages > 1) for m in one_of.values()), strict=True)
-        terms = parameter_terms(of.known, of.parameters, settings, *flags)
+        one_of = dict(zip(on.tolist(), members, strict=True))  # those of a mesh have as many stages
+        numbers = zip(*((m.accumulates, m.stages) for m in one_of.values()), strict=True)
+        terms = parameter_terms(of.known, of.parameters, settings, *numbers)
         which = np.array(allowed, dtype=np.intp)
         found.append(ConfigGroup(of, tuple(members), on, depths, level, Tables(of, terms), which))
     return found

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ms_symtensor.cost.move import message_s
 from ms_symtensor.cost.parameter import adding_B, price_slice
 from ms_symtensor.errors import InvalidStrategyError
 from ms_symtensor.program.gradients import is_kept, sends_gradient
@@ -171,12 +172,18 @@ def _readers(known: Variables, *uses: ParameterUse) -> str:
 
 
 class MicroBatches(NamedTuple):
-    """Where gradients add up over several micro-batches, whole ones whatever the optimizer shards, and where on several pipeline
+    """Where gradients add up over several micro-batches, whole ones whatever the optimizer shards, and on how many pipeline
     stages [members].
     """
 
     adds_up: NDArray[np.bool_]
-    in_stages: NDArray[np.bool_]
+    stages: NDArray[np.intp]
+
+    @property
+    def in_stages(self) -> NDArray[np.bool_]:
+        """Where there are several stages."""
+        found: NDArray[np.bool_] = self.stages > 1
+        return found
 
 
 def parameter_terms(
@@ -184,16 +191,18 @@ def parameter_terms(
     uses: tuple[ParameterUse, ...],
     settings: Settings,
     accumulates: Sequence[bool] | None = None,
-    in_stages: Sequence[bool] | None = None,
+    stages: Sequence[int] | None = None,
 ) -> tuple[Terms, ...]:
     """The parameters' tables under `settings`: gradients, gathers, update; weights, gradients, states, copies in use, which are
     there once for all micro-batches.
 
-    On which members gradients add up over several micro-batches, on which of these in pipeline stages; None: nowhere.
+    On which members gradients add up over several micro-batches (None: nowhere), and on how many pipeline stages (None: on one).
     """
     found = []
-    none = np.zeros(known.pricer.family.members, dtype=bool)
-    micro = MicroBatches(*(none if flags is None else np.array(flags) for flags in (accumulates, in_stages)))
+    one = np.ones(known.pricer.family.members, dtype=np.intp)
+    micro = MicroBatches(
+        one > 1 if accumulates is None else np.array(accumulates), one if stages is None else np.array(stages)
+    )
     alike: dict[tuple, dict[Layout, Priced]] = {}
     unshared = replace(settings, optimizer_level=OptimizerLevel.NONE)
     for use in uses:
@@ -285,8 +294,11 @@ def _placed(
     scatters_each = settings.optimizer_level is OptimizerLevel.LEVEL2
     before = tuple(replace(read, users=read.users - read.behind, behind=0) for read in use.reads)
     total_s = _adding_s(pricer, share if scatters_each else elements, placement.dtype)
-    if before != use.reads:  # the last stage adds its own up, which the first one adds to its own once
+    if (
+        before != use.reads
+    ):  # the last stage is sent the weight, and adds its own up, which the first one adds to its own once
         once_s = once_s + np.where(micro.in_stages, _adding_s(pricer, elements, placement.dtype), 0.0)
+        once_s = once_s + _sent_s(pricer, elements * stored, micro)
     if not scatters_each:
         each_s = np.where(adds_up, _added_s(pricer, before, tied, elements, stored) + total_s, grad_s)
         return each_s, once_s + cost.scatter_s, rest_B + adds_up * (elements * stored - cost.gradient_B)
@@ -310,11 +322,22 @@ def _behind(pricer: Pricer, use: ParameterUse, layouts: Sequence[Layout], micro:
             if read.casts and read.is_behind and use.is_tied
         ]
         each_s.append(np.where(micro.adds_up, trains_s, 0.0))
-        once_s.append(np.where(micro.adds_up, sum(casts_s, nothing), 0.0))
+        once_s.append(np.where(micro.adds_up, sum(casts_s, nothing), 0.0) + _sent_s(pricer, elements * stored, micro))
         rest_B.append(np.where(micro.in_stages, 2 * elements * stored, 0.0))  # the weight, and the sum of its gradients
     last = (*(0.0,) * (len(use.counts) - 1), 1.0)
     each, once, rest = (np.stack(part, axis=1) for part in (each_s, once_s, rest_B))
     return terms((use.number,), last, each.shape, each_s=each, once_s=once, at_rest_B=rest)
+
+
+def _sent_s(pricer: Pricer, size_B: Array, micro: MicroBatches) -> Array:
+    """Seconds in which the first stage sends so much of a weight to the last one, or that one as much of its gradient; bytes and
+    seconds [members].
+    """
+    found = np.zeros(pricer.family.members)
+    for member in np.flatnonzero(micro.in_stages):
+        last = (int(micro.stages[member]) - 1) * int(pricer.family.device_nums[member])
+        found[member] = message_s(pricer.cluster, "Send", (0, last), float(size_B[member]))
+    return found
 
 
 def _adding_s(pricer: Pricer, elements: Array, dtype: str) -> Array:

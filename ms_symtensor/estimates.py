@@ -43,15 +43,17 @@ _KINDS: Mapping[str, tuple[str, Any]] = {
     **dict.fromkeys(("device_num", "global_batch_size", "seq_length", "num_layers", "token_groups", "lora"), _WHOLE),
     **dict.fromkeys(("load_imbalance", "memory_limit"), _NUMBER),
     "memory_margin": ("a share such as 10%, or GiB such as 4", (int, float, str)),
-    "dim": ("a list", list),
+    "dim": ("a list of texts", list),
     "approximate": ("true or false", bool),
-    "fix": ("an object or a list", (dict, list)),
+    "fix": ("an object or a list of texts", (dict, list)),
 }
 
 
 def _is_of_kind(name: str, value: Any) -> bool:
     """Whether the option `name` of a list's entry may be `value`, which JSON gave."""
     kind = _KINDS.get(name, _TEXT)[1]
+    if isinstance(value, list) and not all(isinstance(one, str) for one in value):
+        return False
     return isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
 
 
@@ -64,22 +66,26 @@ def estimates(chosen: argparse.Namespace) -> list[Priced]:
     every = data if isinstance(data, list) else [data]
     found = []
     for number, one in enumerate(every):
-        if not isinstance(one, dict) or "model" not in one:
-            raise InputError(
-                f"{chosen.requests}: entry {number} is no object with a model: give model, device_num, fix, …"
-            )
-        unknown = sorted(set(one) - set(OPTIONS))
-        if unknown:
-            raise InputError(f"{chosen.requests}: entry {number} has {unknown[0]!r}; known are {', '.join(OPTIONS)}")
-        for name, value in one.items():
-            if value is not None and not _is_of_kind(name, value):
-                raise InputError(
-                    f"{chosen.requests}: entry {number}: {name} is {value!r}: give {_KINDS.get(name, _TEXT)[0]}"
-                )
-        fix = one.get("fix") or {}
-        pins = [f"{name}={value}" for name, value in fix.items()] if isinstance(fix, dict) else fix
-        found.append(_priced({**options, **one, "fix": [*options["fix"], *pins]}))
+        try:
+            found.append(_priced(_asked_by(one, options)))
+        except InputError as error:
+            raise InputError(f"{chosen.requests}: entry {number}: {error}") from error
     return found
+
+
+def _asked_by(entry: Any, options: Mapping[str, Any]) -> dict[str, Any]:
+    """What an entry of a list asks for, beside the command line's options. Errors: InputError for what an entry cannot hold."""
+    if not isinstance(entry, dict) or "model" not in entry:
+        raise InputError("it is no object with a model: give model, device_num, fix, …")
+    unknown = sorted(set(entry) - set(OPTIONS))
+    if unknown:
+        raise InputError(f"it has {unknown[0]!r}; known are {', '.join(OPTIONS)}")
+    for name, value in entry.items():
+        if value is not None and not _is_of_kind(name, value):
+            raise InputError(f"{name} is {value!r}: give {_KINDS.get(name, _TEXT)[0]}")
+    fix = entry.get("fix") or {}
+    pins = [f"{name}={value}" for name, value in fix.items()] if isinstance(fix, dict) else fix
+    return {**options, **entry, "fix": [*options["fix"], *pins]}
 
 
 def _priced(options: Mapping[str, Any]) -> Priced:

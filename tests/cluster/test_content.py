@@ -1,6 +1,8 @@
 """Clusters as data, and back."""
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 
@@ -30,3 +32,16 @@ def test_a_changed_copy_is_not_the_known_cluster():
     content["device"]["cube_peak_FLOPs"]["value"] = 300e12
     assert not is_known(from_content(content, "copy"))
     assert not is_known(from_content({**content, "name": "mine"}, "copy"))
+
+
+def test_the_page_of_cluster_files_names_the_units_of_their_keys():
+    page = Path(__file__).parents[2] / "docs" / "reference" / "cluster_file.md"
+    (line,) = [line for line in page.read_text(encoding="utf-8").splitlines() if "carries its unit" in line]
+    keys = [
+        key
+        for name in known_clusters()
+        for part in to_content(load(name)).values()
+        if isinstance(part, dict)
+        for key in part
+    ]
+    assert {unit for unit in re.findall(r"`(_\w+)`", line) if not any(key.endswith(unit) for key in keys)} == set()

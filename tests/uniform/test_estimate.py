@@ -130,13 +130,21 @@ def test_what_a_plan_says_itself_is_refused_beside_it(option: str, capsys) -> No
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [("device_num", "8", "a whole number"), ("device_num", float("nan"), "a whole number"), ("fix", "dp", "an object or a list"),
-     ("seq_length", 1e99, "a whole number"), ("dim", "a=1", "a list"), ("model", 3, "a text"), ("lora", True, "a whole number")],
+     ("seq_length", 1e99, "a whole number"), ("dim", "a=1", "a list"), ("model", 3, "a text"), ("lora", True, "a whole number"),
+     ("dim", [1], "a list of texts"), ("fix", [None], "an object or a list of texts")],
 )  # fmt: skip
 def test_values_of_a_list_are_of_their_kind(name: str, value: object, said: str, tmp_path: Path, capsys) -> None:
     file = tmp_path / "list.json"
     file.write_text(json.dumps([{"model": "llama2_7b", "device_num": 8, name: value}]), encoding="utf-8")
     assert main(["estimate", "--from", str(file)]) == 2
     assert f"entry 0: {name} is {value!r}: give {said}" in capsys.readouterr().err
+
+
+def test_the_entry_of_a_list_that_cannot_be_priced_is_named(tmp_path: Path, capsys) -> None:
+    file = tmp_path / "list.json"
+    file.write_text('[{"model": "gpt2_xl", "device_num": 2, "num_layers": 1}, {"model": "gpt2_xl"}]', encoding="utf-8")
+    assert main(["estimate", "--from", str(file)]) == 2
+    assert f"{file}: entry 1: --device-num is missing" in capsys.readouterr().err
 
 
 def test_whether_a_plan_fits_is_told_at_the_limit_that_is_given(capsys, tmp_path):

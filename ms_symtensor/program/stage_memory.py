@@ -11,8 +11,9 @@ inlined late), and puts a TensorMove behind what it loads more than once and rea
 are recomputed by `cell.recompute()`, whatever they keep. Without optimizer sharding every micro-batch casts the weights that it
 reads, too; in such blocks it casts them again for the backward pass. With it, every micro-batch casts those that come from a
 further stage, and those that several operators read (two heads of one table), for each of these. A weight that is transposed for
-the gradient of what it is multiplied with is transposed once for all micro-batches. Views (`mint.chunk`) have every micro-batch
-load weights anew, too, interleaved or not.
+the gradient of what it is multiplied with is transposed once for all micro-batches, and so is whatever is made of weights alone
+(`weight.T`). Views (`mint.chunk`) have every micro-batch load weights anew, too, interleaved or not; where stages are not
+interleaved, recomputed blocks have such copies as well, which their backward pass reads.
 """
 
 from collections import Counter
@@ -169,7 +170,7 @@ def micro_batch(micro: Program, level: OptimizerLevel, interleaved: bool) -> Mic
     copies = _transposed(micro, weights)
     sizes |= {n.scratch: max(0, sizes[n.scratch] - size_B) for n, size_B in copies if n.scratch is not None}
     alive = lives(steps, (micro.kept - frozenset(_passing(micro, level is OptimizerLevel.LEVEL2))) | used)
-    alive = {**alive, **(_copies(micro) if loads_anew else {})}
+    alive = {**alive, **(_copies(micro, micro.recomputed if interleaved else ()) if loads_anew else {})}
     if casts_each:
         again = _cast_again(micro, alive, behind)
         alive, sizes = {**alive, **again}, {**sizes, **{~tensor: size_B for tensor, size_B in sizes.items()}}
@@ -214,11 +215,13 @@ def _added(sizes_B: ByBlock, more: Iterable[tuple[Node, int]]) -> ByBlock:
     return found
 
 
-def _copies(micro: Program) -> Lives:
-    """The weights that a micro-batch copies, as `lives`: from the first reader on, until the last one has read."""
+def _copies(micro: Program, without: Collection[str]) -> Lives:
+    """The weights that a micro-batch copies, as `lives`: from the first reader on, until the last one has read. No blocks
+    `without` copies have any.
+    """
     read: dict[int, list[int]] = {}
     for step, node in enumerate(micro.nodes):
-        if node.role not in (Role.WEIGHT, Role.BORDER) and node.block not in micro.recomputed:
+        if node.role not in (Role.WEIGHT, Role.BORDER) and node.block not in without:
             for tensor in micro.held.intersection(node.inputs):
                 read.setdefault(tensor, []).append(step)
     return {tensor: (steps[0], steps[-1]) for tensor, steps in read.items() if len(steps) > 1}

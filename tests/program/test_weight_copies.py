@@ -1,5 +1,7 @@
 """Copies of weights that lie in memory where gradients add up over micro-batches."""
 
+from dataclasses import replace
+
 import pytest
 
 from ms_symtensor.ops.placement import OpStrategy
@@ -44,14 +46,13 @@ def test_what_is_made_of_a_weight_alone_is_shared_by_all_micro_batches():
     assert found.weights_B == found.weights_behind_B == {None: w.size_B}
 
 
-@pytest.mark.parametrize(("kind", "copied_B"), [("ChunkView", 4 * 2 * 4), ("Chunk", 0)])
-def test_beside_a_view_every_micro_batch_has_a_copy_of_a_weight_that_is_read_twice(kind, copied_B):
-    """As a `mint.nn.Linear` behind `mint.chunk` is compiled in micro-batches: the TensorMove of its weight."""
+def _chunked(kind):
+    """`x * v`, the operator that halves it, and, in a block, `mint.nn.Linear`."""
     x, half, w = TensorType((8, 4), "float32"), TensorType((8, 2), "float32"), TensorType((4, 2), "float32")
     ops = (
         Op("mul", "Mul", (InputRef("x"), ParameterRef("v")), (x,), primitive="mul"),
         Op("chunk", kind, (OpOutput("mul"), Constant(2), Constant(1)), (half, half), primitive="chunk"),
-        Op("dense", "Dense", (OpOutput("chunk"), ParameterRef("w")), (x,), primitive="dense"),
+        Op("dense", "Dense", (OpOutput("chunk"), ParameterRef("w")), (x,), primitive="dense", block="block"),
         Op("sum", "ReduceSum", (OpOutput("dense"),), (TensorType((), "float32"),), primitive="sum"),
     )
     graph = Graph("net", (("x", x),), (Parameter("v", x), Parameter("w", w)), ops, OpOutput("sum"))
@@ -60,5 +61,15 @@ def test_beside_a_view_every_micro_batch_has_a_copy_of_a_weight_that_is_read_twi
         "mul": OpStrategy((whole, whole)), "chunk": OpStrategy((whole,)), "dense": OpStrategy((whole, whole)),
         "sum": OpStrategy((whole,)),
     }  # fmt: skip
-    found = micro_batch(partition(graph, StagePlan(strategies, Settings(1))), OptimizerLevel.NONE, interleaved=False)
-    assert found.kept_B == {None: half.size_B + copied_B}
+    return partition(graph, StagePlan(strategies, Settings(1)))
+
+
+@pytest.mark.parametrize("recomputed", [(), ("block",)])
+@pytest.mark.parametrize(("kind", "copied_B"), [("ChunkView", 4 * 2 * 4), ("Chunk", 0)])
+def test_beside_a_view_every_micro_batch_has_a_copy_of_a_weight_that_is_read_twice(kind, copied_B, recomputed):
+    """As a `mint.nn.Linear` behind `mint.chunk` is compiled in micro-batches: the TensorMove of its weight, in a block that is
+    recomputed, too.
+    """
+    program = replace(_chunked(kind), recomputed=frozenset(recomputed))
+    found = micro_batch(program, OptimizerLevel.NONE, interleaved=False)
+    assert found.kept_B == {"block": 8 * 2 * 4 + copied_B}

@@ -21,7 +21,7 @@ ROWS = 15
 HEAD = ("operator", "type", "count", *TIMES, "all", "share")
 TIME = "M max(s) + (sum(s) - max(s)) / v + once, M micro-batches, s the seconds of the stages for one of them"
 RUNS = ", v = {} model chunks per stage; s with what is sent between these"
-ACTIVATIONS = "weights + sum over runs (waiting * kept) + moment"
+ACTIVATIONS = "weights + sum over model chunks (in flight * kept) + moment"
 LATEX = (
     r"\[ T = M \max_i s_i + (\sum_i s_i - \max_i s_i) / v + T_\mathrm{once} = %s\,\mathrm{s} \]",
     r"\[ M_\mathrm{activations} = M_\mathrm{weights} + \sum_r n_r M_{\mathrm{kept},r} + M_\mathrm{moment} \]",
@@ -123,7 +123,7 @@ def _stages_explained(plan: Plan, graph: Graph, latex: bool = False) -> str:
     lines.append(f"peak memory of the fullest stage {number(found.peak_memory_B, 'B')}, of which")
     lines += [f"  {part.replace('_', ' '):26} {number(value, 'B')}" for part, value in found.memory_B.items()]
     lines.append(f"activations of a stage = {ACTIVATIONS}, in bytes:")
-    head = ("stage", "weights", "waiting", "kept", "moment", "activations")
+    head = ("stage", "weights", "in flight", "kept", "moment", "activations")
     lines.append(table([_row(p) for p in programs], head, right=range(6)))
     lines.append(
         "What follows is one micro-batch on its way through all stages; weights are cast and gathered, and gradients summed over"

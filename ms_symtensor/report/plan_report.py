@@ -151,9 +151,9 @@ def overlap_json(plan: Plan) -> dict[str, str]:
 def _stages(plan: Plan) -> str:
     if plan.pipeline is None:
         return "1"
-    runs = f" of {plan.pp_interleave_num} runs" if plan.pp_interleave_num > 1 else ""
+    chunks = f" of {plan.pp_interleave_num} chunks" if plan.pp_interleave_num > 1 else ""
     order = f", {plan.pipeline_scheduler}" if plan.pipeline.needs_config else ""
-    return f"{plan.pipeline_stages}{runs}, {plan.micro_batch_num} micro-batches{order}"
+    return f"{plan.pipeline_stages}{chunks}, {plan.micro_batch_num} micro-batches{order}"
 
 
 def _times(plan: Plan) -> str:

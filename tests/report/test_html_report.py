@@ -60,6 +60,13 @@ def reported(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     return out
 
 
+def test_virtual_stages_are_told_in_model_chunks(reported: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    is_interleaved = len(json.loads((reported / "plan.json").read_text())["stages"]) == 2
+    assert (" 2 of 2 chunks, " in (reported / "report.txt").read_text()) == is_interleaved
+    assert main(["explain", str(reported)]) == 0
+    assert ("sum over model chunks (in flight * kept)" in capsys.readouterr().out) == is_interleaved
+
+
 def numbers(data: object, key: str = "") -> dict[str, float]:
     """The numbers of plain data, by their path."""
     if isinstance(data, bool) or data is None or isinstance(data, str):

@@ -46,3 +46,8 @@ def test_all_degrees_may_be_pinned(context, model):
     found = planned("llama3_8b", 256, 16, *pins)
     assert (found.pipeline_stages, found.context_parallel, found.model_parallel) == (4, context, model)
     assert found.data_parallel == 2
+
+
+def test_attention_leaves_devices_idle_where_a_sample_has_more_of_them_than_heads():
+    found = planned("llama3_8b", 64, 4, ("context_parallel", 1))
+    assert found.context_parallel == 1 and found.model_parallel > 8

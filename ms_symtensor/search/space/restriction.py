@@ -99,13 +99,23 @@ class Restriction:
             found &= self._pinned(pin, sig, strategies, slices)
         return found
 
-    def needs_idle(self, op: OpView, sig: Signature, regular: bool, samples: frozenset[str] = frozenset()) -> bool:
-        """Whether none of the operator's candidates that use as many devices as they can are allowed (`domain.candidates`)."""
+    def needs_idle(
+        self, op: OpView, sig: Signature, regular: bool, samples: frozenset[str], growing: frozenset[str]
+    ) -> bool:
+        """Whether none of the operator's candidates that use as many devices as they can is allowed (`domain.candidates`) on a
+        mesh that divides its dims. `growing`: the dims that go with the batch.
+        """
         if not self._restricts(op.name):
             return False
-        every = candidates(op, sig, self._family, regular, samples=samples)
-        allowed = self.allowed(op, sig, [strategy for strategy, _ in every])
-        return allowed is not None and not allowed.any()
+        every = [strategy for strategy, _ in candidates(op, sig, self._family, regular, samples=samples)]
+        allowed = self.allowed(op, sig, every)
+        if allowed is None:
+            return False
+        slices = Slices(self._family, self._slices_of(op, sig, every))
+        for d in sig.mesh:
+            size = sig.sizes[d] * self._family.grown(int(d in growing))
+            allowed = allowed & (size[:, None] % slices.of(d.__eq__) == 0)
+        return not allowed.any()
 
     def _restricts(self, name: str) -> bool:
         is_judged = self.grids is not None and self.grids.judges(name)

@@ -145,7 +145,8 @@ def variables(
         by_samples = regular or not pricer.family.is_free_outside
         samples = _leading_dims(seen, sig, growing) if by_samples else frozenset()
         goes_along = members[0].name in alike
-        idle = goes_along or number in shared or restriction.needs_idle(seen, sig, regular, samples)
+        grows = _growing_dims(seen, sig, growing)
+        idle = goes_along or number in shared or restriction.needs_idle(seen, sig, regular, samples, grows)
         key = (
             only,
             idle,

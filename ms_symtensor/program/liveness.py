@@ -114,8 +114,8 @@ def schedule(steps: Sequence[Step], kept: Collection[int]) -> list[int]:
     """An order of `steps`, by number, that a runtime with memory in mind would take; a compiler's listing is only topological.
 
     The forward pass stays as listed. In the backward pass a step runs as soon as what it reads is there: first those whose
-    results are all in `kept` (weight gradients, which free what they read), then by rank, then as listed. What is
-    recomputed is computed right before its first reader.
+    results are all in `kept` (weight gradients, which free what they read), of these the sums of such ones, then by rank, then as
+    listed. What is recomputed is computed right before its first reader.
     """
     behind = [i for i, s in enumerate(steps) if s.is_backward and not s.is_recomputed]
     copies = {t: i for i, s in enumerate(steps) if s.is_recomputed for t in s.outputs}
@@ -128,9 +128,10 @@ def schedule(steps: Sequence[Step], kept: Collection[int]) -> list[int]:
         for tensor in needs:
             readers.setdefault(tensor, []).append(number)
 
-    def urgency(number: int) -> tuple[bool, float, int]:
+    def urgency(number: int) -> tuple[bool, bool, float, int]:
         step = steps[number]
-        return not all(t in kept for t in step.outputs), step.rank, number
+        is_kept, reads_kept = (all(t in kept for t in of) for of in (step.outputs, step.inputs))
+        return not is_kept, is_kept and not reads_kept, step.rank, number
 
     ready = [urgency(number) for number in behind if missing[number] == 0]
     heapq.heapify(ready)

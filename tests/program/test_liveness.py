@@ -22,6 +22,11 @@ def test_weight_gradients_go_first():
     assert schedule([forward, gradient, weight], {2}) == [0, 2, 1]
 
 
+def test_a_weight_gradient_is_summed_before_the_next_one_is_made():
+    first, second, sums = Step((0,), (1,), True), Step((0,), (2,), True), Step((1,), (3,), True)
+    assert schedule([Step((), (0,), False), first, second, sums], {1, 2, 3}) == [0, 1, 3, 2]
+
+
 def test_ranks_decide_before_the_listing():
     assert schedule([Step((), (0,), True, rank=2.0), Step((), (1,), True, rank=1.0)], ()) == [1, 0]
 

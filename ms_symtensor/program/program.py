@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
+from functools import cached_property
 from typing import NamedTuple
 
 from ms_symtensor.tensor.graph import TensorType
@@ -13,6 +14,13 @@ COLLECTIVES = frozenset({"AllReduce", "AllGather", "ReduceScatter", "AlltoAll", 
 
 UNKNOWN_B = -1
 """In the place of bytes that are known at run time only (AlltoAllV with computed sizes)."""
+
+
+def is_memory_view(kind: str) -> bool:
+    """Whether nodes of that `kind` (those of `mint.chunk`) are views to MindSpore: with side effects, which it orders, and does
+    not recompute.
+    """
+    return kind.endswith("View")
 
 
 class Phase(Enum):
@@ -134,6 +142,22 @@ class Program:
     def is_known(self) -> bool:
         """Whether all sizes are known before the program runs."""
         return all(t.is_known for t in self.tensors)
+
+    @cached_property
+    def loads_anew(self) -> frozenset[int]:
+        """The numbers of the nodes of the forward pass that load a weight anew in every micro-batch: those behind a view, and on
+        one stage that has any, all. The look-ups of mint (Embedding) read their table as it is.
+        """
+        views = [number for number, node in enumerate(self.nodes) if is_memory_view(node.kind)]
+        if not views:
+            return frozenset()
+        first = views[0] if any(node.role is Role.BORDER for node in self.nodes) else 0
+        return frozenset(
+            number
+            for number, node in enumerate(self.nodes)
+            if number >= first and node.phase is Phase.FORWARD and node.role not in (Role.WEIGHT, Role.BORDER)
+            if node.kind != "Embedding" and not self.held.isdisjoint(node.inputs)
+        )
 
     def collectives(self, rank: int = 0) -> tuple[Collective, ...]:
         """The collectives that `rank` takes part in, in order."""

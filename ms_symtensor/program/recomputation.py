@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from ms_symtensor.program.program import ParameterPlacement
+from ms_symtensor.program.program import ParameterPlacement, is_memory_view
 from ms_symtensor.program.settings import OptimizerLevel, Recompute, Settings, StagePlan
 from ms_symtensor.tensor.graph import Graph, Op
 
@@ -52,9 +52,9 @@ def _path(op: Op) -> tuple[str, ...]:
 class RecomputedWork:
     """Which nodes of the partitioned program have a copy in the backward pass.
 
-    The operators of a recomputed block have, except the one that delivers the block's result and those it keeps; a gradient
-    reads the copy wherever it stands. Communication and everything else that moves a tensor between layouts (Reshape included)
-    has where the block recomputes communication, or where it belongs to a functional operator, which carries no mark. A
+    The operators of a recomputed block have, except views, the one that delivers the block's result, and those it keeps; a
+    gradient reads the copy wherever it stands. Communication and everything else that moves a tensor between layouts (Reshape
+    included) has where the block recomputes communication, or where it belongs to a functional operator, which carries no mark. A
     move belongs to its consumer, or, where that carries none and is no Reshape, to its producer. `results` are further operators
     whose output leaves their block: those that another pipeline stage reads.
     """
@@ -66,7 +66,7 @@ class RecomputedWork:
     def work(self, op: Op) -> bool:
         """Whether the work of operator `op` is done again."""
         found = self._of(op)
-        if found is None or self._leaves(op):
+        if found is None or self._leaves(op) or is_memory_view(op.type):
             return False
         if found.only:
             return self._alone(op)

@@ -12,8 +12,9 @@ are recomputed by `cell.recompute()`, whatever they keep. Without optimizer shar
 reads, too; in such blocks it casts them again for the backward pass. With it, every micro-batch casts those that come from a
 further stage, and those that several operators read (two heads of one table), for each of these. A weight that is transposed for
 the gradient of what it is multiplied with is transposed once for all micro-batches, and so is whatever is made of weights alone
-(`weight.T`). Views (`mint.chunk`) have every micro-batch load weights anew, too, interleaved or not; where stages are not
-interleaved, recomputed blocks have such copies as well, which their backward pass reads.
+(`weight.T`). Views (`mint.chunk`) have every micro-batch load weights anew, too, interleaved or not: those that are read behind
+the first one, and on one stage all. Where stages are not interleaved, recomputed blocks have such copies as well, which their
+backward pass reads.
 """
 
 from collections import Counter
@@ -156,9 +157,8 @@ def micro_batch(micro: Program, level: OptimizerLevel, interleaved: bool) -> Mic
     made_in = {t: n.block for n in micro.nodes for t in n.outputs}
     blocks = _blocks(micro.nodes)
     casts_each = interleaved and level is OptimizerLevel.NONE
-    loads_anew = interleaved or any(n.kind.endswith("View") for n in micro.nodes)
     weights = _weights(micro.nodes, interleaved, casts_each)
-    weights |= frozenset() if loads_anew else _of_weights_alone(micro, weights)
+    weights |= frozenset() if interleaved else _of_weights_alone(micro, weights)
     weights -= several.keys() | micro.kept
     behind = tuple(step.is_backward for step in steps)
     owner = owners(steps)
@@ -170,7 +170,7 @@ def micro_batch(micro: Program, level: OptimizerLevel, interleaved: bool) -> Mic
     copies = _transposed(micro, weights)
     sizes |= {n.scratch: max(0, sizes[n.scratch] - size_B) for n, size_B in copies if n.scratch is not None}
     alive = lives(steps, (micro.kept - frozenset(_passing(micro, level is OptimizerLevel.LEVEL2))) | used)
-    alive = {**alive, **(_copies(micro, micro.recomputed if interleaved else ()) if loads_anew else {})}
+    alive = {**alive, **_copies(micro, interleaved)}
     if casts_each:
         again = _cast_again(micro, alive, behind)
         alive, sizes = {**alive, **again}, {**sizes, **{~tensor: size_B for tensor, size_B in sizes.items()}}
@@ -215,15 +215,18 @@ def _added(sizes_B: ByBlock, more: Iterable[tuple[Node, int]]) -> ByBlock:
     return found
 
 
-def _copies(micro: Program, without: Collection[str]) -> Lives:
-    """The weights that a micro-batch copies, as `lives`: from the first reader on, until the last one has read. No blocks
-    `without` copies have any.
-    """
+def _copies(micro: Program, interleaved: bool) -> Lives:
+    """The weights that a micro-batch copies, as `lives`: from the first reader on, until the last one has read."""
+    if not (interleaved or micro.loads_anew):
+        return {}
+    without = micro.recomputed if interleaved else frozenset()
     read: dict[int, list[int]] = {}
     for step, node in enumerate(micro.nodes):
         if node.role not in (Role.WEIGHT, Role.BORDER) and node.block not in without:
+            loads = interleaved or step in micro.loads_anew
             for tensor in micro.held.intersection(node.inputs):
-                read.setdefault(tensor, []).append(step)
+                if loads or tensor in read:
+                    read.setdefault(tensor, []).append(step)
     return {tensor: (steps[0], steps[-1]) for tensor, steps in read.items() if len(steps) > 1}
 
 
@@ -346,8 +349,9 @@ def _of_weights_alone(micro: Program, weights: Collection[int]) -> frozenset[int
     """What the forward pass makes of weights and constants alone, such as `weight.T`, and what is moved of that."""
     found = {*weights, *micro.held}
     others = {*micro.given, *(t for n in micro.nodes for t in n.outputs)} - found
-    for n in micro.nodes:
-        if n.phase is Phase.FORWARD and not found.isdisjoint(n.inputs) and others.isdisjoint(n.inputs):
+    for number, n in enumerate(micro.nodes):
+        is_shared = n.phase is Phase.FORWARD and number not in micro.loads_anew
+        if is_shared and not found.isdisjoint(n.inputs) and others.isdisjoint(n.inputs):
             found.update(n.outputs)
             others.difference_update(n.outputs)
     return frozenset(found - micro.held)

@@ -88,12 +88,12 @@ class StageProgram:
 
     @cached_property
     def _varying(self) -> frozenset[int]:
-        """The tensors that depend on the samples of a micro-batch."""
+        """The tensors that depend on the samples of a micro-batch, or on weights that it loads anew."""
         found = set(self.micro.given)
         if self.counted and self.micro.seed is not None:
             found.add(self.micro.seed)
-        for node in self.micro.nodes:
-            if not node.inputs or not found.isdisjoint(node.inputs):
+        for number, node in enumerate(self.micro.nodes):
+            if number in self.micro.loads_anew or not node.inputs or not found.isdisjoint(node.inputs):
                 found.update(node.outputs)
         return frozenset(found)
 

@@ -12,7 +12,7 @@ from ms_symtensor.program.partition import partition
 from ms_symtensor.program.program import Phase, Role
 from ms_symtensor.program.recomputation import is_selectable, name_in_block
 from ms_symtensor.program.settings import Recompute, Settings, StagePlan
-from ms_symtensor.tensor.graph import Graph
+from ms_symtensor.tensor.graph import Constant, Graph, InputRef, Op, OpOutput, Parameter, ParameterRef, TensorType
 from tests.program.zoo import collectives, program, small_graph
 
 ALL = Recompute()
@@ -54,6 +54,22 @@ def test_operators_alone_have_a_copy_and_nothing_else_has():
     }  # no gradient reads the product
     assert not collectives(found, phase=Phase.RECOMPUTE)
     assert {node.block for node in found.nodes if _is_copy(node)} == {"layers.1"}
+
+
+@pytest.mark.parametrize(("kind", "recomputed"), [("Chunk", {"ReLU", "Chunk"}), ("ChunkView", {"ReLU"})])
+def test_views_are_not_recomputed(kind, recomputed):
+    whole, half = TensorType((8, 4), "float32"), TensorType((8, 2), "float32")
+    ops = (
+        Op("mul", "Mul", (InputRef("x"), ParameterRef("v")), (whole,), primitive="mul"),
+        Op("relu", "ReLU", (OpOutput("mul"),), (whole,), primitive="relu", block="block"),
+        Op("chunk", kind, (OpOutput("relu"), Constant(2), Constant(1)), (half, half), primitive="chunk", block="block"),
+        Op("gate", "Mul", (OpOutput("chunk"), OpOutput("chunk", 1)), (half,), primitive="gate", block="block"),
+        Op("sum", "ReduceSum", (OpOutput("gate"),), (TensorType((), "float32"),), primitive="sum"),
+    )
+    graph = Graph("net", (("x", whole),), (Parameter("v", whole),), ops, OpOutput("sum"))
+    cuts = {op.name: OpStrategy(((1, 1),) * len(graph.tensor_inputs(op))) for op in ops}
+    found = partition(graph, StagePlan(cuts, Settings(1, recompute={"block": ALL})))
+    assert {node.kind for node in found.nodes if _is_copy(node)} == recomputed
 
 
 def test_a_selection_keeps_more_than_the_whole_block_and_less_than_nothing():

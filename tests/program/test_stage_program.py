@@ -54,8 +54,8 @@ def test_a_middle_stage_passes_on():
     assert found[Phase.BACKWARD, "Receive", (2, 4)] == found[Phase.BACKWARD, "Send", (0, 2)] == 3
 
 
-def on_a_weight(interleave):
-    """`relu(weight)`, cut where the weight is whole, gathered for a product with the samples; in blocks of one ReLU each."""
+def on_a_weight(layers, interleave=1, block=("ReLU",)):
+    """`relu(weight)`, cut where the weight is whole, gathered for a product with the samples; in blocks of one operator each."""
     kind, place = TensorType((16, 16), "float32"), ParameterRef("weight")
     weight = Op("Default/ReLU-op0", "ReLU", (place,), (kind,), cell=("first",), primitive="relu")
     first = Op(
@@ -63,21 +63,28 @@ def on_a_weight(interleave):
     )
     ops, last = [weight, first], first
     for number in range(4):
-        name, cell = f"Default/blocks-CellList/{number}-Block/ReLU-op0", ("blocks", str(number))
-        last = Op(name, "ReLU", (OpOutput(last.name),), (kind,), cell=cell, primitive="relu", block=f"blocks.{number}")
+        name, cell = f"Default/blocks-CellList/{number}-Block/{block[0]}-op0", ("blocks", str(number))
+        inputs = (OpOutput(last.name), *map(Constant, block[1:]))
+        last = Op(name, block[0], inputs, (kind,), cell=cell, primitive="work", block=f"blocks.{number}")
         ops.append(last)
     loss = Op("Default/ReduceSum-op0", "ReduceSum", (OpOutput(last.name), Constant((0, 1))), (TensorType((), "float32"),),
               cell=("sum",), primitive="sum")  # fmt: skip
     graph = Graph("Net", (("x", kind),), (Parameter("weight", kind),), (*ops, loss), OpOutput(loss.name))
     cuts = {op.name: OpStrategy(((2, 1),)) for op in (*ops, loss)} | {first.name: OpStrategy(((1, 2), (1, 2)))}
-    pipeline = Pipeline(runs_of((1,) * 4 if interleave == 2 else (2, 2), interleave), 3)
-    first_stage, _ = partition_stages(graph, (StagePlan(cuts, Settings(2)),) * 2, pipeline)
+    pipeline = Pipeline(runs_of(layers, interleave), 3)
+    first_stage, *_ = partition_stages(graph, (StagePlan(cuts, Settings(2)),) * pipeline.stage_num, pipeline)
     return Counter(c.kind for c in first_stage.collectives(0) if c.op == first.name and c.phase is Phase.FORWARD)
 
 
 def test_what_depends_on_weights_alone_is_done_once_but_where_stages_are_interleaved():
-    assert on_a_weight(interleave=1) == {"AllGather": 1}
-    assert on_a_weight(interleave=2) == {"AllGather": 3}
+    assert on_a_weight((2, 2)) == {"AllGather": 1}
+    assert on_a_weight((1, 1, 1, 1), interleave=2) == {"AllGather": 3}
+
+
+def test_beside_views_every_micro_batch_of_one_stage_does_what_depends_on_weights_alone():
+    view = ("TransposeView", (0, 1))
+    assert on_a_weight((4,)) == on_a_weight((2, 2), block=view) == {"AllGather": 1}
+    assert on_a_weight((4,), block=view) == {"AllGather": 3}
 
 
 def test_work_is_done_for_every_micro_batch_and_gradients_are_summed_once():

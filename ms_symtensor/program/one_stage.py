@@ -32,7 +32,8 @@ def why_one_stage(graph: Graph) -> str:
     of several stages read, or what is made of weights alone for them, is rejected, or sent more than once, whether it trains or
     not. A scalar is not sent (`why_not_sent`), nor what a Reshape makes ("Reshape op can't be a border"): where one goes from any
     block to a later one, stages are not laid out around it. A copy of a weight that is transposed for the gradient of what it is
-    multiplied with (`_transposing`) is in a cycle of the last stage ("Graph cycle exists").
+    multiplied with (`_transposing`) is in a cycle of the last stage ("Graph cycle exists"). So is the gradient of a functional
+    RmsNorm that reads the first weight of a block, where what reads the first weight of all is functional, too.
     """
     if why_not := _why_not_sent_between(graph):
         return why_not
@@ -55,6 +56,11 @@ def why_one_stage(graph: Graph) -> str:
         return (
             f"{product.name} ({product.type}) multiplies by a weight, whose transposed copy MindSpore shares among micro-batches,"
             " in a circle; write nn.Dense, mint.nn.Linear or ops.MatMul"
+        )
+    if first is not None and not first.cell and (norm := _bare_norm(graph)) is not None:
+        return (
+            f"{norm.name} (RmsNorm), which reads the first weight of {norm.block}, and {first.name} ({first.type}), which reads"
+            " the first one of all, have no primitive of their own, which MindSpore rejects; use a cell of mindspore.nn for either"
         )
     for source, blocks in _weights_inside(graph).items():
         if len(blocks) > 1:
@@ -99,6 +105,15 @@ def _transposing(graph: Graph) -> Op | None:
         if has_gradient or (op.type != "Cast" and _trains(graph, op)):
             trained.add(op.name)
     return None
+
+
+def _bare_norm(graph: Graph) -> Op | None:
+    """The first functional RmsNorm that reads the first weight of a block."""
+    readers: dict[str, Op] = {}
+    for op in graph.ops:
+        if op.block is not None and _trains(graph, op):
+            readers.setdefault(op.block, op)
+    return next((op for op in readers.values() if op.type == "RmsNorm" and not op.cell), None)
 
 
 def _in_line(graph: Graph, first: Op) -> Op | None:

@@ -87,6 +87,17 @@ def test_the_first_weight_wants_a_backward_pass():
     )
 
 
+@pytest.mark.parametrize("kind, reader, cell, refused", [
+    ("RmsNorm", (), (), True), ("RmsNorm", ("emb",), (), False), ("RmsNorm", (), ("blocks", "0"), False), ("Mul", (), (), False),
+])  # fmt: skip
+def test_functional_norms_do_not_begin_blocks_behind_a_functional_look_up(kind, reader, cell, refused):
+    """As `ops.rms_norm` is compiled behind `mint.nn.Embedding` on the last stage: "Graph cycle exists"."""
+    table = op("Embedding", "Embedding", InputRef("x"), ParameterRef("table"), cell=reader)
+    norm = op("0/norm", kind, OpOutput("Embedding"), ParameterRef("w"), cell=cell, block="blocks.0")
+    second = op("1/ReLU", "ReLU", OpOutput("0/norm"), cell=("blocks", "1"), block="blocks.1")
+    assert ("0/norm (RmsNorm)" in why_one_stage(network(table, norm, second, weights=("table", "w")))) == refused
+
+
 def test_reshapes_of_one_primitive_are_not_in_line_behind_the_first_weight():
     shaped = op("Reshape", "Reshape", ParameterRef("table"), Constant((4, 8)))
     inner = op("0/Reshape", "Reshape", OpOutput("Reshape"), Constant((4, 8)), block="blocks.0")

@@ -216,7 +216,9 @@ class Layers(Operators):
     def xielu(self, x: Value) -> Value:
         c = self.config
         with self.emit.cell("xielu", "Xielu"):
-            positive, negative = (self.weight(name, (1,), c.trains_base) for name in ("positive", "negative"))
+            positive, negative = (
+                self.emit.parameter(name, (1,), "float32", c.trains_base) for name in ("positive", "negative")
+            )
             above = self.unary("ReLU", "relu", x)
             below = self.binary("Sub", "below", x, above)
             positive = self.cast(

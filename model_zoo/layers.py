@@ -421,15 +421,15 @@ class GatedFeedForward(nn.Cell):
 
 class Xielu(nn.Cell):
     """Element by element a max(x, 0)^2 + b (e^m - 1 - m) + x / 2 with m = min(x, 0) (arXiv:2411.13010). Of two learned numbers p
-    and q [1] a is softplus(p), and b is 1/2 + softplus(q).
+    and q [1] a is softplus(p), and b is 1/2 + softplus(q). Both are float32, as MindSpore has no Softplus of bfloat16.
     """
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         self.compute_dtype = dtype_of(config.compute_dtype)
-        self.positive = weight((1,), config, "zeros", trains=config.trains_base)
-        self.negative = weight((1,), config, "zeros", trains=config.trains_base)
-        self.half, self.least = Tensor(0.5, self.compute_dtype), Tensor(0.5, self.positive.dtype)
+        self.positive = Parameter(initializer("zeros", (1,), ms.float32), requires_grad=config.trains_base)
+        self.negative = Parameter(initializer("zeros", (1,), ms.float32), requires_grad=config.trains_base)
+        self.half, self.least = Tensor(0.5, self.compute_dtype), Tensor(0.5, ms.float32)
         self.softplus_positive, self.softplus_negative, self.add_least = ops.Softplus(), ops.Softplus(), ops.Add()
         self.cast_positive, self.cast_negative = ops.Cast(), ops.Cast()
         self.relu, self.square, self.mul_positive = ops.ReLU(), ops.Square(), ops.Mul()

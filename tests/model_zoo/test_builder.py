@@ -151,6 +151,7 @@ _PARTS = {
     "an activation with weights": {
         "num_layers": 2, "activation": "xielu", "qk_norm": "head",
     },
+    "an activation with frozen weights": {"num_layers": 1, "activation": "xielu", "lora": Lora(4, 8.0, False)},
     "experts of GPT": {"experts": _EXPERTS, "activation": "gelu", "norm": "layer_norm"},
     "norms without weights": {"norm": "layer_norm_no_weight", "branch_scale": 2.0},
     "keys that an indexer chooses": {

@@ -80,9 +80,14 @@ def stream_norms(graph: Graph, meanings: Meanings) -> frozenset[str]:
 
 
 def attended(graph: Graph, op: Op, sig: Signature) -> tuple[str, str, str] | None:
-    """Batch, heads and the query's sequence of `op`, if it is a product of activations in an attention."""
+    """Batch, heads and the query's sequence of `op`, if it is a product of activations in an attention.
+
+    One sample is no dim of a batched product (broadcast).
+    """
     dims = ATTENTION.get(op.type)
-    if dims is None or not {dims[0], dims[2]} <= set(sig.mesh):
+    if dims is None or dims[2] not in sig.mesh:
+        return None
+    if dims[0] not in sig.mesh and not (len(sig.inputs[0]) == 4 and sig.inputs[0][0] is None):
         return None
     operands = graph.tensor_inputs(op)[:2]
     return None if any(isinstance(one, Constant) or is_weight(graph, one) for one in operands) else dims
@@ -92,7 +97,7 @@ def batch_size(graph: Graph, meanings: Meanings) -> int:
     """Samples that attention sees; 0 where there is none."""
     for op in graph.ops:
         if op.name in meanings and (dims := attended(graph, op, meanings[op.name][1])) is not None:
-            return meanings[op.name][1].sizes[dims[0]]
+            return meanings[op.name][1].sizes.get(dims[0], 1)
     return 0
 
 

@@ -54,6 +54,16 @@ def test_tokens_outside_and_heads_inside():
     assert found == Degrees(2, 1, False, context_parallel=4)
 
 
+def test_attention_in_plain_operators_of_one_sample():
+    """All products cut its tokens by 8, attention its heads."""
+    _, plan = megatron("llama2_7b", 8, 1)
+    graph = build_graph(dimensions_of("llama2_7b", **{**SIZES, "batch_size": 1}, attention="self"))
+    products = {op.name: plan.strategies[op.name] for op in graph.ops if op.type == "MatMul"}
+    cores = [op.name for op in graph.ops if op.type == "BatchMatMul" and "CoreAttention" in op.name]
+    heads = dict.fromkeys(cores, OpStrategy(((1, 8, 1, 1), (1, 8, 1, 1))))
+    assert degrees(graph, StagePlan(products | heads, plan.settings)) == Degrees(1, 1, False, context_parallel=8)
+
+
 def test_samples_outside_and_heads_inside_are_no_context_parallelism():
     graph, plan = megatron("llama3_8b", 8, 1)
     plan = attending(graph, plan, ((2, 1, 4, 1), (2, 1, 4, 1), (2, 1, 4, 1), (1, 1)))

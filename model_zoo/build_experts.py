@@ -28,10 +28,14 @@ def mixture_of_experts(b: Layers, x: Value) -> Value:
         samples = b.reshape("split_samples", read, (batch, length, c.hidden_size))
         samples = b.concat("add_token", [b.table((batch, 1, c.hidden_size), c.compute_dtype), samples], 1)
         tokens_of = b.concat("add_place", [b.table((batch, experts.number, 1), "int32"), tokens_of], 2)
-        y = b.transpose("to_experts", _look_up(b, "dispatch", samples, tokens_of), (1, 0, 2, 3))
-        y = _feed_forward(b, b.reshape("join_places", y, (experts.number, batch * places, c.hidden_size)))
-        y = b.reshape("split_places", y, (experts.number, batch, places, c.hidden_size))
-        y = b.transpose("to_samples", y, (1, 0, 2, 3))
+        y = _look_up(b, "dispatch", samples, tokens_of)
+        if experts.by_sample:
+            y = _feed_forward(b, y)
+        else:
+            y = b.transpose("to_experts", y, (1, 0, 2, 3))
+            y = _feed_forward(b, b.reshape("join_places", y, (experts.number, batch * places, c.hidden_size)))
+            y = b.reshape("split_places", y, (experts.number, batch, places, c.hidden_size))
+            y = b.transpose("to_samples", y, (1, 0, 2, 3))
         y = b.reshape("join_experts", y, (batch, experts.number * places, c.hidden_size))
         y = _look_up(b, "combine", y, place_of)
         if not experts.scales_input:
@@ -155,9 +159,9 @@ def _feed_forward(b: Layers, x: Value) -> Value:
 
 
 def _product(b: Layers, name: str, x: Value, shape: tuple[int, int, int]) -> Value:
-    """x [experts, n, k] times the weight of that name, [experts, k, m], plus its bias."""
+    """x [..., experts, n, k] times the weight of that name, [experts, k, m], plus its bias."""
     weight = b.cast(f"cast_{name}", b.matrix(name, shape), b.config.compute_dtype)
-    result = TensorType((*x.shape[:2], shape[2]), x.dtype)
+    result = TensorType((*x.shape[:-1], shape[2]), x.dtype)
     arguments = (x, weight, Constant(False), Constant(False))
     y = b.emit.op("BatchMatMul", f"matmul_{name}", arguments, result)[0]
     if b.config.has_scales:

@@ -18,7 +18,7 @@ Attention = Literal["flash", "self"]
 Branch = Literal["", "attention", "feed_forward"]
 Scoring = Literal["softmax", "sigmoid"]
 Dispatcher = Literal["alltoall", "alltoall_deredundancy"]
-ExpertForm = Literal["capacity", "dropless"]
+ExpertForm = Literal["capacity", "by_sample", "dropless"]
 
 Network = Literal["RotaryDecoder", "SecondTokenDecoder", "LearnedPositionDecoder", "MaskedEncoder"]
 
@@ -44,7 +44,9 @@ class Experts:
 
     `load_imbalance`: how much more than its even share of a sample's tokens an expert has room for (MindFormers'
     capacity_factor); what comes on top is dropped. All experts do the work of that many tokens, whatever comes.
-    `dropless`: an expert has room for all tokens of a sample, so that none is dropped.
+    `dropless`: an expert has room for all tokens of a sample, so that none is dropped. `by_sample`: samples are a dim of the
+    experts' products, [batch, experts, places, hidden], as in MindFormers' Linear of several experts; else the places of all
+    samples are joined.
     """
 
     number: int
@@ -66,6 +68,7 @@ class Experts:
     shared_gate: bool = False  # the shared expert's result is weighted by a sigmoid of the token
     load_imbalance: float = 1.1  # MindFormers' default for its mixtures
     dropless: bool = False
+    by_sample: bool = False
     dispatcher: Dispatcher = (
         "alltoall"  # how other software than MindSpore's graphs sends tokens, over nodes of `node_ranks`
     )

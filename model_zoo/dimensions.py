@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, get_args
 
 from model_zoo.config import LORA_ALPHA, Attention, ExpertForm, Experts, LatentSizes, Lora, TransformerConfig
 from model_zoo.described import config_of
@@ -192,16 +192,18 @@ def _experts(
 
 
 def _with_room(config: TransformerConfig, form: ExpertForm, load_imbalance: float | None) -> Experts | None:
-    if form not in ("capacity", "dropless"):
-        raise InputError(f'{config.name}: unknown form of experts {form!r}; known: "capacity", "dropless"')
+    if form not in get_args(ExpertForm):
+        known = ", ".join(f'"{one}"' for one in get_args(ExpertForm))
+        raise InputError(f"{config.name}: unknown form of experts {form!r}; known: {known}")
     if form == "capacity" and load_imbalance is None:
         return config.experts
     if config.experts is None:
         raise InputError(f"{config.name} has no experts: leave their form and load_imbalance out")
+    experts = replace(config.experts, dropless=form == "dropless", by_sample=form == "by_sample")
     if load_imbalance is None:
-        return replace(config.experts, dropless=True)
+        return experts
     if form == "dropless":
         raise InputError("dropless experts have room for all tokens, whatever load_imbalance is: give one of both")
     if not 0 < load_imbalance < math.inf:
         raise InputError(f"load_imbalance is {load_imbalance}: give a number above 0, 1 for an even load")
-    return replace(config.experts, load_imbalance=load_imbalance)
+    return replace(experts, load_imbalance=load_imbalance)

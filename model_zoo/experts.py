@@ -1,10 +1,10 @@
 """Mixtures of experts in capacity form, from operators that MindSpore can cut.
 
 Every sample, or each of its `token_groups`, is routed for itself: [batch, seq, hidden] is dispatched to
-[batch, experts, places, hidden], and the experts are
-one more dim of one batched product. Where samples are cut before it and experts in it, tokens travel by AlltoAll: that is
-the redistribution between the two layouts. An expert has as many places as `Experts.places` says; what finds none is dropped,
-and its share of the result is zero. No balance loss is added.
+[batch, experts, places, hidden], and the experts are one more dim of one batched product, over the places of all samples or of
+each (`by_sample`). Where samples are cut before it and experts in it, tokens travel by AlltoAll: that is the redistribution
+between the two layouts. An expert has as many places as `Experts.places` says; what finds none is dropped, and its share of the
+result is zero. No balance loss is added.
 """
 
 import mindspore as ms
@@ -142,8 +142,8 @@ class GroupRouter(_Weighing):
 
 
 class ExpertFeedForward(Activated):
-    """down(silu(gate(x)) * up(x)) of every expert, on [experts, places, hidden]; without a gate as in `FeedForward`. Clamped:
-    gate and up, cut off at the limit (gate above alone), as gate * sigmoid(slope * gate) * (up + 1) between.
+    """down(silu(gate(x)) * up(x)) of every expert, on [..., experts, places, hidden]; without a gate as in `FeedForward`.
+    Clamped: gate and up, cut off at the limit (gate above alone), as gate * sigmoid(slope * gate) * (up + 1) between.
     """
 
     def __init__(self, config: TransformerConfig) -> None:
@@ -224,8 +224,10 @@ class MixtureOfExperts(nn.Cell):
         self.route = TopKRouter()
         self.add_token, self.add_place = ops.Concat(axis=1), ops.Concat(axis=2)
         self.dispatch, self.combine = ops.Gather(batch_dims=1), ops.Gather(batch_dims=1)
-        self.to_experts, self.to_samples = ops.Transpose(), ops.Transpose()
-        self.join_places, self.split_places, self.join_experts = ops.Reshape(), ops.Reshape(), ops.Reshape()
+        self.by_sample, self.join_experts = config.experts.by_sample, ops.Reshape()
+        if not self.by_sample:
+            self.to_experts, self.to_samples = ops.Transpose(), ops.Transpose()
+            self.join_places, self.split_places = ops.Reshape(), ops.Reshape()
         self.scales_input = config.experts.scales_input
         self.cast_weights, self.mul_weights = ops.Cast(), ops.Mul()
         self.has_bias = config.experts.bias
@@ -254,9 +256,12 @@ class MixtureOfExperts(nn.Cell):
         read = self.mul_weights(x, self.cast_weights(weights, self.compute_dtype)) if self.scales_input else x
         samples = self.add_token((self.no_token, self.split_samples(read, (batch, self.length, self.hidden_size))))
         y = self.dispatch(samples, self.add_place((self.no_place, tokens_of)), 1)
-        y = self.to_experts(y, (1, 0, 2, 3))
-        y = self.experts(self.join_places(y, (self.number, batch * self.places, self.hidden_size)))
-        y = self.to_samples(self.split_places(y, (self.number, batch, self.places, self.hidden_size)), (1, 0, 2, 3))
+        if self.by_sample:
+            y = self.experts(y)
+        else:
+            y = self.to_experts(y, (1, 0, 2, 3))
+            y = self.experts(self.join_places(y, (self.number, batch * self.places, self.hidden_size)))
+            y = self.to_samples(self.split_places(y, (self.number, batch, self.places, self.hidden_size)), (1, 0, 2, 3))
         y = self.join_experts(y, (batch, self.number * self.places, self.hidden_size))
         y = self.combine(y, place_of, 1)
         if not self.scales_input:

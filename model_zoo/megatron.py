@@ -287,24 +287,30 @@ class _Rules:
 
     def _experts(self, shapes: list[tuple[int, ...]], op: Op) -> Cuts:
         """Experts are cut with the samples as far as they go, their width like the feed-forward's."""
-        expert = self.experts
-        wide = (expert, self.expert_rows, self.expert_width)
+        expert, rows = self.experts, math.gcd(self.expert_rows, self.samples)
         if "router" in op.cell or op.primitive in _SHARED:
             if op.type == "OneHot":
                 return (self.tokens, 1, 1), (), ()
             return tuple(_first_cut(shape, self.tokens if shape[:1] == (self.token_num,) else 1) for shape in shapes)
         if "experts" not in op.cell:
             return (
-                ((expert, math.gcd(self.expert_rows, self.samples), 1, 1),)
+                ((expert, rows, 1, 1),)
                 if op.primitive == "to_samples"
                 else tuple(_first_cut(s, self.routed) for s in shapes)
             )
+
+        def wide(shape: tuple[int, ...], last: int) -> tuple[int, ...]:
+            """Of [samples, experts, places, width], [experts, places of all samples, width] or what is added to these."""
+            if len(shape) == 4:
+                return rows, expert, 1, last
+            return (expert, self.expert_rows if shape[1] > 1 else 1, last) if shape else ()
+
         if op.type != "BatchMatMul":
             last = 1 if op.primitive in ("add_down", "scale_down") else self.expert_width
-            return tuple((expert, self.expert_rows if s[1] > 1 else 1, last) if s else () for s in shapes)
+            return tuple(wide(shape, last) for shape in shapes)
         if op.primitive == "matmul_down":
-            return wide, (expert, self.expert_width, 1)
-        return (*wide[:2], 1), (expert, 1, self.expert_width)
+            return wide(shapes[0], self.expert_width), (expert, self.expert_width, 1)
+        return wide(shapes[0], 1), (expert, 1, self.expert_width)
 
     def _matmul(self, op: Op, owner: str) -> tuple[Cuts, Cuts | None]:
         if owner == "head":

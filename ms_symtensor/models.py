@@ -1,9 +1,10 @@
 """What a user may name as a model: one of the zoo, a config.json, a saved graph, or a factory in a file."""
 
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,6 +54,8 @@ class Model:
     captured: "Captured | None" = None
     config: "TransformerConfig | None" = None
     """The dimensions of a network of the zoo, at the batch of a step."""
+    other_form: "Callable[[], Model] | None" = None
+    """The same network with its experts in another form, which costs may prefer."""
     notes: tuple[str, ...] = ()
     """What a config.json has that is not planned, or is planned as something else."""
 
@@ -160,12 +163,15 @@ class Captured:
     require_unstaged: Callable[[], None]
 
 
-def planned(model: Model, request: Request, progress: Callable[[str], None] = lambda _: None) -> tuple[Plan, Graph]:
+def planned(
+    model: Model, request: Request, progress: Callable[[str], None] = lambda _: None, cutoff_s: float = math.inf
+) -> tuple[Plan, Graph]:
     """The best plan for `model`, and the graph it is for: that of a micro-batch where there are several.
 
     A network that exists as it is, or at no other batch, has one batch, and so one stage; the plan's search says so.
+    InfeasibleError where stages are searched, and none takes less than `cutoff_s`.
     """
-    found, graph = _planned(model, request, progress)
+    found, graph = _planned(model, request, progress, cutoff_s)
     if model.captured is not None:
         from ms_symtensor.bridge.compiler.host import import_mindspore
 
@@ -173,13 +179,13 @@ def planned(model: Model, request: Request, progress: Callable[[str], None] = la
     return found, graph
 
 
-def _planned(model: Model, request: Request, progress: Callable[[str], None]) -> tuple[Plan, Graph]:
+def _planned(model: Model, request: Request, progress: Callable[[str], None], cutoff_s: float) -> tuple[Plan, Graph]:
     require_known(model.graph, request.rules)
     why_not = _why_one_batch(model, request, progress)
     if model.graph_at is None or why_not:
         return _with_one_batch(model, request, why_not, progress), model.graph
     of = network(model.graph, model.graph_at)
-    found = best_plan(of, request, progress)
+    found = best_plan(of, request, progress, cutoff_s)
     graph = separated(of.graph_at(request.global_batch_size // found.micro_batch_num))
     if model.captured is not None and found.pipeline is not None:
         model.captured.require_unstaged()
@@ -360,8 +366,11 @@ def _zoo(name: str, batch_size: int | None, seq_length: int | None, options: dic
         first = config if layers is None else config.with_layers(range(min(layers, config.num_layers)))
         return build_graph(replace(first, batch_size=batch))
 
+    other = None
+    if config.experts is not None and "experts" not in options:
+        other = partial(_zoo, name, None, seq_length, {**options, "experts": "by_sample"})
     graph = graph_at(config.batch_size, None)
-    return Model(name, graph, config.batch_size, config.seq_length, source, graph_at, config=config)
+    return Model(name, graph, config.batch_size, config.seq_length, source, graph_at, config=config, other_form=other)
 
 
 def _captured(

@@ -1,4 +1,4 @@
-"""The best plan that a target can say, and what free layouts would gain."""
+"""The plan that is asked for: with experts in any form, or the best that a target can say, and what free layouts would gain."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -7,7 +7,7 @@ from typing import Any
 
 from model_zoo.builder import build_graph
 from model_zoo.config import TransformerConfig
-from ms_symtensor.errors import SymTensorError
+from ms_symtensor.errors import InfeasibleError, InvalidStrategyError, SymTensorError
 from ms_symtensor.models import Model, planned, with_loss
 from ms_symtensor.search.constraints.limits import SWAP, Limits
 from ms_symtensor.search.constraints.request import Request
@@ -20,6 +20,34 @@ from ms_symtensor.uniform.rules import ANY
 from ms_symtensor.uniform.search import uniform_best
 
 Progress = Callable[[str], None]
+
+MOST_CANDIDATES = 200_000
+"""The other form is not tried where the first search priced more candidates (empirical: each search takes some 8 s then)."""
+
+
+def planned_in_any_form(model: Model, request: Request, progress: Progress = lambda _: None) -> tuple[Plan, Graph]:
+    """`models.planned` of `model` or, if its step takes less, of its other form; the plan's source says which.
+
+    MindSpore lays devices out in the order of an operator's dims. Experts before the places of all samples share the devices
+    that are far apart; behind the samples those that are near, but their weights' gradients are made for every sample.
+    """
+    found, graph = planned(model, request, progress)
+    pins = request.limits.operators  # they name the operators of one form
+    if model.other_form is None or pins or request.is_trial or found.search.candidates > MOST_CANDIDATES:
+        return found, graph
+    progress("experts by sample")
+    other = model.other_form()
+    wanted = replace(request, source=other.source)
+    try:
+        plan, graph_of_other = planned(
+            other, replace(wanted, certified_gap=None), progress, found.prediction.step_time_s
+        )
+    except (InfeasibleError, InvalidStrategyError):
+        return found, graph
+    if request.certified_gap is not None:
+        return planned(other, wanted, progress)
+    took_s = found.search.search_time_s + plan.search.search_time_s
+    return replace(plan, search=replace(plan.search, search_time_s=took_s)), graph_of_other
 
 
 def in_uniform_layouts(
@@ -54,7 +82,7 @@ def kept_swap(wanted: Limits, swaps: bool) -> Limits:
 def free_layouts_s(model: Model, request: Request, progress: Progress = lambda _: None) -> float | str:
     """Seconds of a step of the best plan in free layouts for the same request, or why there is none."""
     try:
-        return planned(model, request, progress)[0].prediction.step_time_s
+        return planned_in_any_form(model, request, progress)[0].prediction.step_time_s
     except SymTensorError as error:
         return str(error)
 

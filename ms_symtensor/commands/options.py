@@ -109,7 +109,11 @@ def add_model(command: argparse.ArgumentParser, number: str | None = None) -> No
     command.add_argument("--seq-length", type=int, metavar="N", help="tokens of a sample (zoo: the model's)")
     command.add_argument("--num-layers", type=int, metavar="N", help="zoo: other than published")
     command.add_argument("--attention", choices=("flash", "self"), help="zoo: flash by default")
-    command.add_argument("--experts", choices=("capacity", "dropless"), help="zoo: capacity by default")
+    command.add_argument(
+        "--experts",
+        choices=("capacity", "by_sample", "dropless"),
+        help="zoo: capacity by default; where it is not given, plan tries by_sample too",
+    )
     command.add_argument(
         "--load-imbalance", type=float, metavar="X", help="zoo: room of an expert, over its even share of tokens (1.1)"
     )

@@ -59,7 +59,7 @@ def run(chosen: argparse.Namespace) -> int:
     from ms_symtensor.commands.plan_pynative import plan_pynative
     from ms_symtensor.commands.shared import cluster_of, model_of, remembered, require_cut, require_positive, show_found
     from ms_symtensor.cost.runtime import DEFAULT, runtime_of
-    from ms_symtensor.models import is_captured, is_factory, planned
+    from ms_symtensor.models import by_hand_of, is_captured, is_factory
     from ms_symtensor.report.alternatives import as_run, priced
     from ms_symtensor.report.considered import considered_text
     from ms_symtensor.report.emit import write_plan
@@ -77,7 +77,7 @@ def run(chosen: argparse.Namespace) -> int:
     from ms_symtensor.strategy.loss import loss_note
     from ms_symtensor.strategy.plan import MicroBatchLoss, Plan
     from ms_symtensor.strategy.record import PARETO_FILE, record
-    from ms_symtensor.target_plans import in_uniform_layouts, with_free_layouts
+    from ms_symtensor.target_plans import in_uniform_layouts, planned_in_any_form, with_free_layouts
     from ms_symtensor.targets.registry import target_of
     from ms_symtensor.uniform.search import none_of
 
@@ -119,7 +119,10 @@ def run(chosen: argparse.Namespace) -> int:
             found, graph, uniform = in_uniform_layouts(model, request, target, step)
         else:
             found, graph = naming_what_fits(
-                request, lambda wanted: planned(model, wanted, step), model.graph_at is not None, floor_of(model.graph)
+                request,
+                lambda wanted: planned_in_any_form(model, wanted, step),
+                model.graph_at is not None,
+                floor_of(model.graph),
             )
         if chosen.exact_loss and found.loss is MicroBatchLoss.MEAN_OF_MEANS:
             raise InputError(
@@ -129,13 +132,16 @@ def run(chosen: argparse.Namespace) -> int:
 
         def within(limit_B: int) -> Plan:
             less = replace(request, limit_B=limit_B)
-            return in_uniform_layouts(model, less, target, step)[0] if is_uniform else planned(model, less, step)[0]
+            found = (
+                in_uniform_layouts(model, less, target, step) if is_uniform else planned_in_any_form(model, less, step)
+            )
+            return found[0]
 
         step("report")
         others = (
             priced(
                 graph,
-                as_run(graph, model.by_hand(found.stage.settings), request.runtime),
+                as_run(graph, by_hand_of(found, graph), request.runtime),
                 cluster,
                 request.runtime,
             )

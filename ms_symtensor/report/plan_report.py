@@ -135,6 +135,8 @@ def headline(plan: Plan) -> str:
     pins = [f"{name} = {value}" for name, value in plan.fixed.items()]
     pins += [f"{name} <= {value}" for name, value in plan.at_most.items()]
     loss = [f"  loss: {note}"] if (note := loss_note(plan.loss)) else []
+    if plan.source.get("experts") == "by_sample":
+        loss.append("  experts: by_sample, a product for every sample")
     loss += [f"  {note}" for note in plan.source.get("notes", "").split("; ") if note]
     loss += [f"  overlap: {name}, {trust}" for name, trust in overlap_json(plan).items()]
     return "\n".join([title, *(["  pinned: " + ", ".join(pins)] if pins else []), table(rows), *loss])

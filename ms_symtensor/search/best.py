@@ -43,14 +43,16 @@ OF_TABLES = 0.9
 
 
 @no_garbage_collection()
-def best_plan(of: Network, request: Request, progress: Callable[[str], None] = lambda _: None) -> Plan:
+def best_plan(
+    of: Network, request: Request, progress: Callable[[str], None] = lambda _: None, cutoff_s: float = math.inf
+) -> Plan:
     """The fastest plan for network `of` over pipeline stages, micro-batches, meshes and the operators' layouts.
 
     Where no block repeats (as few layers may be asked for), or in no order that is known, one stage and the whole batch is all
     that is searched. The graph of a plan in micro-batches is that of one of them: `of.graph_at(global_batch_size //
-    micro_batch_num)`, `separated`. Errors: as of `search.plan.plan`.
+    micro_batch_num)`, `separated`. Errors: as of `search.plan.plan`; InfeasibleError if none takes less than `cutoff_s`.
     """
-    plan, limit_B = _best_priced(of, request, progress), request.limit_B
+    plan, limit_B = _best_priced(of, request, progress, cutoff_s), request.limit_B
     least_s = plan.prediction.step_time_s / (1 + plan.search.optimality_gap)
     for _ in range(FURTHER):
         if plan.prediction.fits:
@@ -80,9 +82,9 @@ def _not_under_runtime(request: Request) -> str:
     return f"{nothing_fits(request)}, with what --runtime {request.runtime.name} keeps of parameters and gradients"
 
 
-def _best_priced(of: Network, request: Request, progress: Callable[[str], None]) -> Plan:
+def _best_priced(of: Network, request: Request, progress: Callable[[str], None], cutoff_s: float = math.inf) -> Plan:
     """The best plan by the tables, priced as its programs are. That may take more memory, under other run-times than theirs."""
-    plan = _best(of, request, progress)
+    plan = _best(of, request, progress, cutoff_s)
     graph = of.graph_at(request.global_batch_size // plan.micro_batch_num)
     if (length := longest(graph)) > 1:
         plan = _remarked(plan, f"kinds of blocks take turns, every {length} are laid out alike")
@@ -97,7 +99,7 @@ def planned(graph: Graph, request: Request, progress: Callable[[str], None] = la
     return best_plan(network_as_it_is(graph, request.global_batch_size), request, progress)
 
 
-def _best(of: Network, request: Request, progress: Callable[[str], None]) -> Plan:
+def _best(of: Network, request: Request, progress: Callable[[str], None], cutoff_s: float) -> Plan:
     """`best_plan` for the blocks of `of`."""
     graph = of.graph_at(request.global_batch_size)
     require_operators(graph, request.rules)
@@ -106,19 +108,19 @@ def _best(of: Network, request: Request, progress: Callable[[str], None]) -> Pla
     as_it_is = of.batch == request.global_batch_size
     require_possible(graph, request, parts, "it has the batch it was built with" if as_it_is else "")
     if as_it_is:
-        return _cases(of, request, progress)
+        return _cases(of, request, progress, cutoff_s)
     undivided, why_not = why_whole(graph), why_one_stage(graph)
     if undivided:
         of = network_as_it_is(graph, request.global_batch_size)
-    found = _cases(of, request, progress)
+    found = _cases(of, request, progress, cutoff_s)
     if not (why_not or undivided):
         return found
     remark = f"one stage, the batch as a whole: {undivided}" if undivided else f"one stage: {why_not}"
     return _remarked(found, remark)
 
 
-def _cases(of: Network, request: Request, progress: Callable[[str], None]) -> Plan:
-    """The best plan of all cases of the request's limits."""
+def _cases(of: Network, request: Request, progress: Callable[[str], None], cutoff_s: float) -> Plan:
+    """The best plan of all cases of the request's limits, if it takes less than `cutoff_s`."""
     if True in request.limits.swaps:
         require_host(request.cluster)
     start = time.perf_counter()
@@ -134,7 +136,7 @@ def _cases(of: Network, request: Request, progress: Callable[[str], None]) -> Pl
     whys: list[Callable[[], InfeasibleError]] = []
     for limits in every:
         case = replace(request, limits=replace(limits, question=question))
-        found = _searched(of, case, math.inf if best is None else best.prediction.step_time_s, progress, written)
+        found = _searched(of, case, cutoff_s if best is None else best.prediction.step_time_s, progress, written)
         bound_s, candidates = min(bound_s, found.bound_s), candidates + found.screening.candidates
         plan = None if found.whole is None else plan_of(of, case, found)
         if plan is None:
@@ -143,6 +145,8 @@ def _cases(of: Network, request: Request, progress: Callable[[str], None]) -> Pl
             whys.append(partial(InfeasibleError, why))
         elif best is None or plan.prediction.step_time_s < best.prediction.step_time_s:
             best = plan
+    if best is None and math.isfinite(cutoff_s):
+        raise InfeasibleError(f"no plan takes less than {cutoff_s:.4g} s")
     if best is None:
         raise smallest_obstacle([why() for why in whys]) or InfeasibleError(nothing_fits(request))
     report = replace(best.search, search_time_s=time.perf_counter() - start)

@@ -93,14 +93,17 @@ def fitted(network: Network, row: Candidate, limit_B: float) -> MaterializedPlan
     return min(every, key=lambda one: one.estimate.step_time_s, default=None)
 
 
-def promises_of(network: Network, screening: ScreeningResult, limit_B: float) -> Iterator[Promise]:
+def promises_of(
+    network: Network, screening: ScreeningResult, limit_B: float, cutoff_s: float = math.inf
+) -> Iterator[Promise]:
     """What the best layouts promise, in the order in which they are tried: if they recompute selectively as little as lets them
-    fit, the fewest seconds first; behind these what is estimated of the layouts of the best shapes.
+    fit, the fewest seconds first; behind these what is estimated of the layouts of the best shapes. What hardly takes less than
+    `cutoff_s` may be left out.
     """
     estimates = screening.estimates[:SHAPES]
     recomputation = any(stage.recomputed for one in estimates for stage in one.stages)
     if recomputation and screening.rows[0].problem.selects:
-        found, best_s, first_s = list[Promise](), math.inf, math.inf
+        found, best_s, first_s = list[Promise](), NEAR * cutoff_s, cutoff_s
         for estimated_s, row in _likely(screening, estimates[0].step_time_s, limit_B):
             if quickest_s(row) >= best_s or estimated_s >= LIKELY * first_s:
                 continue

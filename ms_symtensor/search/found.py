@@ -133,7 +133,7 @@ def searched(
     """
     space, any_batch = space_of(network, request), network.batch is None
     screening = screen(network.short, network.depths, space, request, incumbent_s, any_batch, written)
-    promises: Iterable[Promise] = promises_of(network, screening, request.limit_B)
+    promises: Iterable[Promise] = promises_of(network, screening, request.limit_B, incumbent_s)
     if request.is_trial:
         promises = promises_of_whole_blocks(screening, request.limit_B)[:ATTEMPTS]
     most = 1 if request.is_trial else REFINED

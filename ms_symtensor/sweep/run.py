@@ -12,7 +12,7 @@ from ms_symtensor.cost.bill import Bill, Message, work_s
 from ms_symtensor.cost.plan_price import PlanBill, plan_bill
 from ms_symtensor.cost.runtime import DEFAULT, runtime_of
 from ms_symtensor.errors import InputError, SymTensorError
-from ms_symtensor.models import asked, planned
+from ms_symtensor.models import asked
 from ms_symtensor.program.program import Phase
 from ms_symtensor.report.html.exchanges import level_of
 from ms_symtensor.report.rates import rates
@@ -24,6 +24,7 @@ from ms_symtensor.strategy.plan import Plan
 from ms_symtensor.sweep.elasticities import elasticities
 from ms_symtensor.sweep.parameters import changed, value_at
 from ms_symtensor.sweep.points import Point
+from ms_symtensor.target_plans import planned_in_any_form
 from ms_symtensor.tensor.graph import Graph
 
 DEGREES = (
@@ -65,7 +66,7 @@ def row_of(point: Point, options: Mapping[str, Any]) -> Row:
             limits(options["fix"], options["max"]),
             runtime=runtime_of(options["runtime"] or DEFAULT, options["hide"]),
         )  # fmt: skip
-        plan, graph = planned(model, request)
+        plan, graph = planned_in_any_form(model, request)
     except SymTensorError as error:
         return {**row, "why": str(error)}
     return row | _figures(plan, graph, cluster, options["cost_per_hour"])

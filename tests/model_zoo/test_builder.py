@@ -68,12 +68,13 @@ def test_experts_of_parts_of_a_sample_and_padded_values_capture_to_the_same_grap
     assert capture(*flat(build(config))) == build_graph(config)
 
 
-def test_dropless_experts_capture_to_the_same_graph() -> None:
+@pytest.mark.parametrize("form", ["dropless", "by_sample"])
+def test_other_forms_of_experts_capture_to_the_same_graph(form: str) -> None:
     pytest.importorskip("mindspore")
     from model_zoo.network import build
     from ms_symtensor.bridge.capture.capture import capture
 
-    config = dimensions_of("mixtral_8x7b", num_layers=1, seq_length=512, experts="dropless")
+    config = dimensions_of("mixtral_8x7b", num_layers=1, seq_length=512, experts=form)
     assert capture(*flat(build(config))) == build_graph(config)
 
 

@@ -170,7 +170,8 @@ def _assert_loss(config: TransformerConfig, cell: Any) -> None:
     for number, parameter in enumerate(cell.get_parameters()):
         values = np.random.default_rng(number).normal(0.0, 0.3, parameter.shape).astype(np.float32)
         parameter.set_data(ms.Tensor(values))
-    for broadcast in ("swap_halves", "sum_decays"):
+    of_samples = ("matmul_gate", "matmul_up", "matmul_down") if config.experts and config.experts.by_sample else ()
+    for broadcast in ("swap_halves", "sum_decays", *of_samples):
         _define(cell, broadcast, lambda: Product(False, False))
     _define(cell, "score", lambda: Product(False, True))
     inputs = _inputs(config)
@@ -258,6 +259,7 @@ EXPERTS = Experts(number=4, per_token=2, intermediate_size=24, load_imbalance=0.
     [
         replace(PUBLISHED["mixtral_8x7b"], **ROUTED, n_kv_heads=2, experts=replace(EXPERTS, token_groups=2)),
         replace(PUBLISHED["mixtral_8x7b"], **ROUTED, n_kv_heads=2, experts=replace(EXPERTS, dropless=True)),
+        replace(PUBLISHED["mixtral_8x7b"], **ROUTED, n_kv_heads=2, experts=replace(EXPERTS, by_sample=True)),
         replace(
             PUBLISHED["deepseek_v3"], **ROUTED, n_kv_heads=4, dense_layers=1,
             latent_attention=LatentSizes(12, 10, 4, 6, pads_values=True),

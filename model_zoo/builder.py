@@ -107,7 +107,7 @@ class _Network(Layers):
             logits = self.cast("cast_logits", logits, "float32")
             if c.head_bias or not c.causal:
                 bias = self.weight("bias", (c.vocab_size,), c.trains_vocabulary)
-                logits = self.binary("Add", "add_bias", logits, bias)
+                logits = self.binary("Add", "add_bias", logits, self.cast("cast_bias", bias, "float32"))
             if c.logit_scale != 1.0:
                 logits = self.binary("Mul", "mul_scale", logits, self.table((), "float32"))
             return self.cap("cap", logits) if c.logit_cap else logits

@@ -25,7 +25,7 @@ class VocabularyHead(nn.Cell):
             self.widen_table, self.normalize = ops.Cast(), ops.L2Normalize(axis=1, epsilon=LEAST_SQUARE)
         if has_bias:
             self.bias = weight((config.vocab_size,), config, "zeros", trains=config.trains_vocabulary)
-            self.add_bias = ops.Add()
+            self.cast_bias, self.add_bias = ops.Cast(), ops.Add()
         self.is_scaled, self.is_capped = config.logit_scale != 1.0, config.logit_cap > 0
         if self.is_scaled:
             self.scale, self.mul_scale = Tensor(config.logit_scale, ms.float32), ops.Mul()
@@ -37,7 +37,7 @@ class VocabularyHead(nn.Cell):
             table = self.normalize(self.widen_table(table, ms.float32))
         logits = self.cast_logits(self.matmul(x, self.cast_table(table, self.compute_dtype)), ms.float32)
         if self.has_bias:
-            logits = self.add_bias(logits, self.bias)
+            logits = self.add_bias(logits, self.cast_bias(self.bias, ms.float32))
         if self.is_scaled:
             logits = self.mul_scale(logits, self.scale)
         return self.cap(logits) if self.is_capped else logits

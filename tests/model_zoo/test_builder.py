@@ -172,6 +172,7 @@ _PARTS = {
         "linear_bias": True, "qkv_bias": True, "activation": "gelu", "tied_embeddings": True, "embedding_norm": True,
     },
     "biases by distance, a normed head": {"num_layers": 1, "position": "distance", "normed_head": True, "head_bias": True},
+    "a frozen bias of the head": {"num_layers": 1, "head_bias": True, "lora": Lora(4, 8.0, False)},
     "a gate, one group": {
         "num_layers": 1, "second_token_weight": 0.3,
         "experts": replace(_EXPERTS, shared_gate=True, scoring="sigmoid", scale=2.8),

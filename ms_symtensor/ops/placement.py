@@ -13,6 +13,9 @@ from ms_symtensor.ops.signature import Combine, Dims, FixedLayouts, OpView, Sign
 from ms_symtensor.tensor.extended_layout import ExtendedMap, cutting_axes, extended_layout
 from ms_symtensor.tensor.layout import DeviceGroup, Layout, layout_of
 
+UNSUMMED = "float64"
+"""AllReduce takes no tensors of this type (MindSpore 2.10: "must be a type of {...}, but got Tensor[Float64]")."""
+
 
 @dataclass(frozen=True)
 class LaidOut:
@@ -142,6 +145,10 @@ def place(op: OpView, signature: Signature, strategy: OpStrategy, device_num: in
                 "input strategy gives, and no partial sum is left to scatter"
             )
         return Placement(inputs, computed, computed, None)
+    if op.outputs[signature.partial_output].dtype == UNSUMMED and signature.partial_dtype is None:
+        raise InvalidStrategyError(
+            f"{op.name} ({op.type}): MindSpore combines no {UNSUMMED} of several devices: cast it to float32 before"
+        )
     partial = PartialSum(
         DeviceGroup(matrix, axes), signature.combine, None, signature.partial_output, signature.partial_dtype
     )

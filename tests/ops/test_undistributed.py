@@ -104,6 +104,7 @@ def test_a_loss_that_is_one_number_is_computed_by_every_device():
          "use nn.LayerNorm"),
         (make("Einsum", "float32[16, 4], float32[4, 8] -> float32[16, 8]", equation="ij,jk->ik"), "and Transpose$"),
         (make("TransposeView", "float32[1, 64, 128] -> float32[1, 128, 64]", (0, 2, 1)), "for mint.einsum MatMul"),
+        (make("ReduceMean", "float64[16, 8] -> float64[]", keep_dims=False), "combines no float64 of several devices"),
         (make("Select", "bool[16, 8], float32[16, 8], float32[] -> float32[16, 8]"), "ops.masked_fill"),
         (make("Transpose", "float32[16, 4, 8] -> float32[16, 8, 4]", (0, -1, 1)), r"write \(0, 2, 1\) for \(0, -1, 1\)"),
         (make("PowScalarTensor", "float32[16, 8] -> float32[16, 8]", 2.0), "ops.pow"),

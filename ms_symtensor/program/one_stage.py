@@ -60,7 +60,7 @@ def why_one_stage(graph: Graph) -> str:
     if first is not None and not first.cell and (norm := _bare_norm(graph)) is not None:
         return (
             f"{norm.name} (RmsNorm), which reads the first weight of {norm.block}, and {first.name} ({first.type}), which reads"
-            " the first one of all, have no primitive of their own, which MindSpore rejects: use a cell of mindspore.nn for one"
+            " the first one of all, have no primitive of their own, which MindSpore rejects: make one a primitive of its cell"
         )
     for source, blocks in _weights_inside(graph).items():
         if len(blocks) > 1:

@@ -302,7 +302,7 @@ class _Rules:
         def wide(shape: tuple[int, ...], last: int) -> tuple[int, ...]:
             """Of [samples, experts, places, width], [experts, places of all samples, width] or what is added to these."""
             if len(shape) == 4:
-                return rows, expert, 1, last
+                return rows, expert, self.expert_rows // rows, last
             return (expert, self.expert_rows if shape[1] > 1 else 1, last) if shape else ()
 
         if op.type != "BatchMatMul":

@@ -98,6 +98,7 @@ def _priced(options: Mapping[str, Any]) -> Priced:
             f"{options['model']} has no uniform layouts: these are for decoders of the zoo and of a config.json; plan it, and"
             " give --plan DIR"
         )
+    model = model.in_neighbours
     for note in model.notes:
         notice(note)
     fix, hide = with_overlap(options["fix"], options["hide"] or "")

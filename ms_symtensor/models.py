@@ -59,6 +59,11 @@ class Model:
     notes: tuple[str, ...] = ()
     """What a config.json has that is not planned, or is planned as something else."""
 
+    @property
+    def in_neighbours(self) -> "Model":
+        """The same with experts on devices that are neighbours, as other software has them, if their form is not given."""
+        return self if self.other_form is None else self.other_form()
+
     def by_hand(self, settings: Settings) -> dict[str, StagePlan]:
         """Megatron's strategies on the devices of `settings`, whose optimizer sharding and recompute they share.
 
@@ -338,12 +343,12 @@ def _described(
 
     found = read(file, dims, seq_length, approximate)
     options["dimensions"] = text_of(found.config)
-    model = _zoo(found.config.name, batch_size, seq_length or found.config.seq_length, options)
-    notes = {"notes": "; ".join(found.notes)} if found.notes else {}
-    return replace(model, source={**model.source, **notes}, notes=found.notes)
+    return _zoo(found.config.name, batch_size, seq_length or found.config.seq_length, options, found.notes)
 
 
-def _zoo(name: str, batch_size: int | None, seq_length: int | None, options: dict[str, Any]) -> Model:
+def _zoo(
+    name: str, batch_size: int | None, seq_length: int | None, options: dict[str, Any], notes: tuple[str, ...] = ()
+) -> Model:
     from model_zoo import dimensions_of
     from model_zoo.builder import build_graph
 
@@ -359,6 +364,7 @@ def _zoo(name: str, batch_size: int | None, seq_length: int | None, options: dic
         "compute_dtype": config.compute_dtype,
     }
     source |= {option: str(options[option]) for option in _KEPT_OPTIONS if option in options}
+    source |= {"notes": "; ".join(notes)} if notes else {}
 
     @cache
     @no_garbage_collection()
@@ -368,9 +374,9 @@ def _zoo(name: str, batch_size: int | None, seq_length: int | None, options: dic
 
     other = None
     if config.experts is not None and "experts" not in options:
-        other = partial(_zoo, name, None, seq_length, {**options, "experts": "by_sample"})
+        other = partial(_zoo, name, None, seq_length, {**options, "experts": "by_sample"}, notes)
     graph = graph_at(config.batch_size, None)
-    return Model(name, graph, config.batch_size, config.seq_length, source, graph_at, config=config, other_form=other)
+    return Model(name, graph, config.batch_size, config.seq_length, source, graph_at, None, config, other, notes)
 
 
 def _captured(

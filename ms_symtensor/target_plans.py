@@ -54,6 +54,8 @@ def in_uniform_layouts(
     model: Model, request: Request, target: Target, progress: Progress = lambda _: None
 ) -> tuple[Plan, Graph, Uniform]:
     """The best plan in uniform layouts within the target's rules. Errors: those of `uniform_best` and of `search.possible`."""
+    model = model.in_neighbours
+    request = replace(request, source=model.source)
     require_pinnable(model.graph, request)
     require_lengths(model.graph, request)
     found, graph, layout = uniform_best(model.config, request, progress, target.rules or ANY)

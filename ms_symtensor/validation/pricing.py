@@ -105,7 +105,7 @@ def network_of(c: Configuration) -> TransformerConfig:
         attention="flash" if c.attention in (AttentionKernel.FLASH, AttentionKernel.FLASH1) else "self",
         compute_dtype=c.precision,
         param_dtype=c.stored,
-        experts=m.experts and replace(m.experts, token_groups=routed * c.context_parallel),
+        experts=m.experts and replace(m.experts, token_groups=routed * c.context_parallel, by_sample=True),
         # deepseek2_model.py: v_zeros, dim_slice_4d
         latent_attention=m.latent_attention and replace(m.latent_attention, pads_values=is_mindspore),
     )

@@ -192,7 +192,7 @@ def as_mindformers_runs(
     if experts is not None and isinstance(capacity, int | float) and capacity > 0:
         experts = replace(experts, load_imbalance=float(capacity))
     if experts is not None:
-        experts = _dispatched(experts, model)
+        experts = replace(_dispatched(experts, model), by_sample=True)
     flash = model.get("use_flash_attention", not is_legacy(model))
     return replace(
         config,

@@ -294,9 +294,8 @@ def _placed(
     scatters_each = settings.optimizer_level is OptimizerLevel.LEVEL2
     before = tuple(replace(read, users=read.users - read.behind, behind=0) for read in use.reads)
     total_s = _adding_s(pricer, share if scatters_each else elements, placement.dtype)
-    if (
-        before != use.reads
-    ):  # the last stage is sent the weight, and adds its own up, which the first one adds to its own once
+    if before != use.reads:
+        # The last stage is sent the weight, and adds its own gradients up, which the first one adds to its own once.
         once_s = once_s + np.where(micro.in_stages, _adding_s(pricer, elements, placement.dtype), 0.0)
         once_s = once_s + _sent_s(pricer, elements * stored, micro)
     if not scatters_each:

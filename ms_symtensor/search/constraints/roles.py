@@ -82,8 +82,16 @@ def stream_norms(graph: Graph, meanings: Meanings) -> frozenset[str]:
 def attended(graph: Graph, op: Op, sig: Signature) -> tuple[str, str, str] | None:
     """Batch, heads and the query's sequence of `op`, if it is a product of activations in an attention.
 
-    One sample is no dim of a batched product (broadcast).
+    Products inside the chunks of a linear attention are none: what they multiply is a part of a sequence, or has no token.
     """
+    dims = _of_activations(graph, op, sig)
+    lengths = {kind.shape[1] for _, kind in graph.inputs if len(kind.shape) > 1}
+    is_chunk = dims is not None and "b2" in sig.mesh and sig.sizes[dims[2]] not in lengths
+    return None if is_chunk else dims
+
+
+def _of_activations(graph: Graph, op: Op, sig: Signature) -> tuple[str, str, str] | None:
+    """Batch, heads and rows of `op`, if it is a product of activations. One sample is no dim of a batched product (broadcast)."""
     dims = ATTENTION.get(op.type)
     if dims is None or dims[2] not in sig.mesh:
         return None
@@ -94,9 +102,9 @@ def attended(graph: Graph, op: Op, sig: Signature) -> tuple[str, str, str] | Non
 
 
 def batch_size(graph: Graph, meanings: Meanings) -> int:
-    """Samples that attention sees; 0 where there is none."""
+    """Samples that products of activations see; 0 where there are none."""
     for op in graph.ops:
-        if op.name in meanings and (dims := attended(graph, op, meanings[op.name][1])) is not None:
+        if op.name in meanings and (dims := _of_activations(graph, op, meanings[op.name][1])) is not None:
             return meanings[op.name][1].sizes.get(dims[0], 1)
     return 0
 

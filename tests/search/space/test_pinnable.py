@@ -8,7 +8,7 @@ import pytest
 
 from ms_symtensor.cluster.load import load
 from ms_symtensor.errors import InputError
-from ms_symtensor.models import resolve
+from ms_symtensor.models import planned, resolve
 from ms_symtensor.search.constraints.limits import limits_of
 from ms_symtensor.search.constraints.request import Request
 from ms_symtensor.search.possible import require_pinnable
@@ -91,3 +91,11 @@ def test_dims_that_a_cell_holds_whole_are_told(cell: str, tmp_path: Path):
         InputError, match=rf"core-{cell} is cut along samples \(b0\) and heads \(b1\) alone.*leave b2 whole"
     ):
         check(("*.rule.gram", "b2/4"), graph=graph)
+
+
+def test_chunks_of_a_linear_attention_share_out_no_sequence():
+    """Products inside the chunks of Qwen3-Next's linear attention see 64 tokens each."""
+    model = resolve(str(CONFIGS / "qwen3_next_80b_a3b.json"), 8, 1024, dims=["num_hidden_layers=4"])
+    pins = [("context_parallel", 2), ("pipeline_stages", 1), ("micro_batch_num", 1)]
+    request = Request(A2, 4, 8, 1024, 1 << 40, model.name, model.source, limits_of(pins))
+    assert planned(model, request)[0].context_parallel == 2

@@ -93,7 +93,7 @@ def _priced(options: Mapping[str, Any]) -> Priced:
     if not options["device_num"] or options["device_num"] < 1:
         given = "missing" if options["device_num"] is None else options["device_num"]
         raise InputError(f"--device-num is {given}: give the number of devices")
-    if is_captured(options["model"]) or (model := asked(options).in_neighbours).config is None:
+    if is_captured(options["model"]) or (model := asked(options).by_sample).config is None:
         raise InputError(
             f"{options['model']} has no uniform layouts: these are for decoders of the zoo and of a config.json; plan it, and"
             " give --plan DIR"

@@ -60,8 +60,8 @@ class Model:
     """What a config.json has that is not planned, or is planned as something else."""
 
     @property
-    def in_neighbours(self) -> "Model":
-        """The same with experts on devices that are neighbours, as other software has them, if their form is not given."""
+    def by_sample(self) -> "Model":
+        """The same with experts by sample, if their form is not given: on devices that are neighbours, as other software does."""
         return self if self.other_form is None else self.other_form()
 
     def by_hand(self, settings: Settings) -> dict[str, StagePlan]:

@@ -54,7 +54,7 @@ def in_uniform_layouts(
     model: Model, request: Request, target: Target, progress: Progress = lambda _: None
 ) -> tuple[Plan, Graph, Uniform]:
     """The best plan in uniform layouts within the target's rules. Errors: those of `uniform_best` and of `search.possible`."""
-    model = model.in_neighbours
+    model = model.by_sample
     request = replace(request, source=model.source)
     require_pinnable(model.graph, request)
     require_lengths(model.graph, request)

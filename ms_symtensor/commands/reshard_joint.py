@@ -46,14 +46,15 @@ def reshard_joint(chosen: argparse.Namespace) -> int:
     require_numbers(cluster, chosen.device_num, wanted, samples)
     config = config_named(str(chosen.source), (), False)
     request = Request(config, cluster, chosen.device_num, tokens, limit_B, fixed=fixed_of(rollout))
-    trained = replace(config, batch_size=samples, seq_length=tokens.whole)
+    by_sample = config.experts and replace(config.experts, by_sample=True)
+    trained = replace(config, batch_size=samples, seq_length=tokens.whole, experts=by_sample)
     asked = PlanRequest(cluster, chosen.device_num, samples, tokens.whole, limit_B, config.name, limits=wanted)
     with progress() as step:
         step("plans of training and rollout")
         found = joint(request, samples, trained, asked)
     data, text = joint_json(request, samples, found), joint_text(request, samples, found)
     if chosen.out is not None:
-        model, layout = resolve(str(chosen.source), samples, tokens.whole), found.step.training.layout
+        model, layout = resolve(str(chosen.source), samples, tokens.whole).by_sample, found.step.training.layout
         plan, graph = estimate(trained, layout, replace(asked, source=model.source))
         written = with_loss(plan, graph, model.graph), graph, Uniform(trained, layout)
         names = write_joint(chosen.out, request, written, found, data, text)

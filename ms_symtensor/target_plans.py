@@ -44,6 +44,8 @@ def planned_in_any_form(model: Model, request: Request, progress: Progress = lam
         )
     except (InfeasibleError, InvalidStrategyError):
         return found, graph
+    if plan.prediction.step_time_s >= found.prediction.step_time_s:
+        return found, graph  # the price of programs may be above that of the tables, which the search was bounded by
     if request.certified_gap is not None:
         return planned(other, wanted, progress)
     took_s = found.search.search_time_s + plan.search.search_time_s

@@ -112,7 +112,7 @@ def add_model(command: argparse.ArgumentParser, number: str | None = None) -> No
     command.add_argument(
         "--experts",
         choices=("capacity", "by_sample", "dropless"),
-        help="zoo: capacity by default; where it is not given, plan tries by_sample too",
+        help="zoo: the faster of capacity and by_sample by default; by_sample in uniform layouts",
     )
     command.add_argument(
         "--load-imbalance", type=float, metavar="X", help="zoo: room of an expert, over its even share of tokens (1.1)"

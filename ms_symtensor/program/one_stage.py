@@ -1,6 +1,6 @@
 """Networks that MindSpore compiles wrongly in stages or micro-batches, or not at all, because of how weights are read."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from ms_symtensor.errors import InputError
 from ms_symtensor.program.borders import why_not_sent
@@ -33,7 +33,8 @@ def why_one_stage(graph: Graph) -> str:
     not. A scalar is not sent (`why_not_sent`), nor what a Reshape makes ("Reshape op can't be a border"): where one goes from any
     block to a later one, stages are not laid out around it. A copy of a weight that is transposed for the gradient of what it is
     multiplied with (`_transposing`) is in a cycle of the last stage ("Graph cycle exists"). So is the gradient of a functional
-    RmsNorm that reads the first weight of a block, where what reads the first weight of all is functional, too.
+    RmsNorm that reads the first weight of a block, where what reads the first weight of all is functional, too. What a stage
+    receives reads its first weight (`PipelineTransformer::InsertReceive`), so that a Reshape of that takes one for the other.
     """
     if why_not := _why_not_sent_between(graph):
         return why_not
@@ -57,7 +58,15 @@ def why_one_stage(graph: Graph) -> str:
             f"{product.name} ({product.type}) multiplies by a weight, whose transposed copy MindSpore shares among micro-batches,"
             " in a circle; write nn.Dense, mint.nn.Linear or ops.MatMul"
         )
-    if first is not None and not first.cell and (norm := _bare_norm(graph)) is not None:
+    readers = _first_readers(graph)
+    shaped = next((op for block, op in readers.items() if op.type == "Reshape" and block != graph.blocks[0]), None)
+    if shaped is not None:
+        return (
+            f"{shaped.name} (Reshape) reads the first weight of {shaped.block}: MindSpore takes its shape for that of what a"
+            " stage receives; store the weight in the shape that is used, or read another one before"
+        )
+    norm = next((op for op in readers.values() if op.type == "RmsNorm" and not op.cell), None)
+    if first is not None and not first.cell and norm is not None:
         return (
             f"{norm.name} (RmsNorm), which reads the first weight of {norm.block}, and {first.name} ({first.type}), which reads"
             " the first one of all, have no primitive of their own, which MindSpore rejects: make one a primitive of its cell"
@@ -107,13 +116,14 @@ def _transposing(graph: Graph) -> Op | None:
     return None
 
 
-def _bare_norm(graph: Graph) -> Op | None:
-    """The first functional RmsNorm that reads the first weight of a block."""
-    readers: dict[str, Op] = {}
+def _first_readers(graph: Graph) -> Mapping[str, Op]:
+    """Of every block the first operator that reads a weight that trains, maybe through Casts."""
+    found: dict[str, Op] = {}
     for op in graph.ops:
-        if op.block is not None and _trains(graph, op):
-            readers.setdefault(op.block, op)
-    return next((op for op in readers.values() if op.type == "RmsNorm" and not op.cell), None)
+        weights = () if op.type == "Cast" else _weights_of(graph, op)
+        if op.block is not None and any(graph.parameter_by_name[name].requires_grad for name in weights):
+            found.setdefault(op.block, op)
+    return found
 
 
 def _in_line(graph: Graph, first: Op) -> Op | None:

@@ -98,6 +98,19 @@ def test_functional_norms_do_not_begin_blocks_behind_a_functional_look_up(kind, 
     assert ("0/norm (RmsNorm)" in why_one_stage(network(table, norm, second, weights=("table", "w")))) == refused
 
 
+@pytest.mark.parametrize(
+    "before, block, refused", [((), "blocks.1", True), (("w",), "blocks.1", False), ((), "blocks.0", False)]
+)
+def test_a_reshape_does_not_read_the_first_weight_of_a_later_block(before, block, refused):
+    """As the last stage of 1F1B is compiled: "from shape size must be equal to to shape size", that of what it receives."""
+    norms = [op(f"norm{name}", "LayerNorm", OpOutput("0/ReLU"), ParameterRef(name), block=block) for name in before]
+    cast = op("Cast", "Cast", ParameterRef("flat"), Constant("bfloat16"), block=block)
+    flat = op("Reshape", "Reshape", OpOutput("Cast"), Constant((4, 8)), block=block)
+    head = op("MatMul", "MatMul", OpOutput("0/ReLU"), OpOutput("Reshape"), block="blocks.1")
+    reason = why_one_stage(network(EMBEDDING, BLOCK, *norms, cast, flat, head, weights=("table", "flat", "w")))
+    assert (f"Reshape (Reshape) reads the first weight of {block}" in reason) == refused
+
+
 def test_reshapes_of_one_primitive_are_not_in_line_behind_the_first_weight():
     shaped = op("Reshape", "Reshape", ParameterRef("table"), Constant((4, 8)))
     inner = op("0/Reshape", "Reshape", OpOutput("Reshape"), Constant((4, 8)), block="blocks.0")

@@ -169,14 +169,13 @@ class _Differentiator:
         is_alone, each_B = len(wanted) == 1, size_B(result.dtype)
         is_matrix = node.kind == "MatMulExt" and len(result.shape) == 2
         kind = "MatMul" if is_matrix and self.settings.device_num == 1 else node.kind
+        uncounted = frozenset() if self.in_pipeline else self.half.weights
         beside = max(
-            scratch(kind, node.inputs.index(t), inputs, result.shape, is_alone, t in self.half.weights, each_B)
-            for t in wanted
+            scratch(kind, node.inputs.index(t), inputs, result.shape, is_alone, t in uncounted, each_B) for t in wanted
         )
         placement = self.half.placements.get(node.op)
         if node.kind in LOOKED_UP and placement is not None and placement.partial is not None:
-            is_counted = self.in_pipeline or wanted[0] not in self.half.weights
-            table = math.prod(inputs[0]) if is_counted else 0
+            table = 0 if wanted[0] in uncounted else math.prod(inputs[0])
             beside, reads = masked(math.prod(result.shape), table), incoming
         if beside.elements:
             tensor = TensorType((beside.elements,), result.dtype)

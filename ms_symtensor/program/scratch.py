@@ -1,10 +1,10 @@
 """What lies in memory only while the gradient of an operator is computed: copies that are transposed, gradients of inputs that
 were broadcast, before they are summed up, and factors of a gradient.
 
-`BatchMatMul` transposes what it reads on the way. `Dense` without a bias has its input copied for the gradient of its weight;
-with one it has not. `MatMulExt` and `BatchMatMulExt` have copies made, the former of matrices not on one device: there MindSpore
-puts MatMul in its place. `BatchMatMul` and these make the gradient of an operand for every matrix of the result, but for
-MatMulExt and a matrix, whose gradient is one product over all rows.
+`BatchMatMul` transposes what it reads on the way. `Dense` without a bias has its input copied for the gradient of its weight, and
+that gradient, which comes transposed; with a bias it has not. `MatMulExt` and `BatchMatMulExt` have copies made, the former of
+matrices not on one device: there MindSpore puts MatMul in its place. `BatchMatMul` and these make the gradient of an operand for
+every matrix of the result, but for MatMulExt and a matrix, whose gradient is one product over all rows.
 """
 
 import math
@@ -92,7 +92,7 @@ def scratch(
         inputs: Shapes of its inputs.
         result: Shape of its output.
         is_alone: No other input has a gradient.
-        is_weight: The gradient is that of a weight, which is no activation.
+        is_weight: The gradient is that of a weight, and counted as no activation.
         size_B: Bytes of an element.
 
     Returns:
@@ -111,6 +111,8 @@ def scratch(
     if kind == "Gather" and not position and result != inputs[1] + inputs[0][1:]:
         return Scratch(own)
     copied, counted = _transposed_elements(kind, position, inputs, result), 0 if is_weight else own
+    if kind == "Dense":  # the input and its copy, the copy and the product, the product and the gradient
+        return Scratch(max(2 * copied, copied + own, 2 * counted) - counted, True) if copied else Scratch(0)
     elements, place = (copied, counted) if computed == own else (computed + max(copied - counted, 0), computed)
     return Scratch(elements, bool(copied) and math.prod(inputs[1 - position]) <= place)
 

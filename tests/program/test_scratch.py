@@ -52,7 +52,8 @@ X, W, MATRIX, RESULT = (8, 4, 16, 64), (4, 64, 32), (64, 32), (8, 4, 16, 32)
         ("MatMulExt", 1, ((16, 64), MATRIX), (16, 32), 16 * 64),
         ("MatMul", 1, ((16, 64), MATRIX), (16, 32), 0),
         ("Mm", 0, ((16, 64), MATRIX), (16, 32), 64 * 32),
-        ("Dense", 1, (X, (32, 64)), RESULT, 8 * 4 * 16 * 64),
+        ("Dense", 1, (X, (32, 64)), RESULT, 2 * 8 * 4 * 16 * 64 - 32 * 64),
+        ("Dense", 1, ((16, 64), (128, 64)), (16, 128), 128 * 64),
         ("Dense", 1, (X, (32, 64), (32,)), RESULT, 0),
         ("Dense", 0, (X, (32, 64)), RESULT, 0),
         ("VarMean", 0, ((8, 4),), (8,), 2 * 8 * 4),
@@ -67,6 +68,12 @@ X, W, MATRIX, RESULT = (8, 4, 16, 64), (4, 64, 32), (64, 32), (8, 4, 16, 32)
 def test_gradients_have_copies_and_are_computed_before_they_are_summed_up(kind, position, inputs, result, elements):
     """As `Grad_MatMulExt` and the like are compiled: the Transpose and the SumExt in them."""
     assert scratch(kind, position, inputs, result).elements == elements
+
+
+def test_the_gradient_of_a_linear_weight_comes_transposed():
+    """As `Grad_Dense` is compiled: what is transposed of the input, the product, and the product transposed."""
+    beside = scratch("Dense", 1, ((16, 64), (128, 64)), (16, 128), is_weight=True)
+    assert beside == (16 * 64 + 128 * 64, True)
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from ms_symtensor.tensor.graph import ParameterRef, Source
 Pass = tuple[bool, int | None, int | None]
 """Whether it goes backward, the model chunk, and the micro-batch."""
 
+_TRANSPOSES = frozenset({"Reshape", "Transpose"})
 _IN_PLACE = frozenset({"AssignAdd", "Assign", "Send"})
 """Their results are parameters, or no tensors at all."""
 
@@ -115,13 +116,13 @@ def _needs(program: CompiledProgram, recomputation: Collection[str]) -> Mapping[
 
 
 def _made_late(program: CompiledProgram) -> set[str]:
-    """The nodes that are made for their first reader: what is recomputed, copies of weights, and what depends on nothing but
-    inputs and constants, unless something waits for it.
+    """The nodes that are made for their first reader: what is recomputed, copies of weights, what is transposed of the forward
+    pass, and what depends on nothing but inputs and constants, unless something waits for it.
 
     Where stages are interleaved not all copies are marked, but what reads a copy ahead of the backward pass is one.
     """
     recomputation: set[str] = set()
-    plain = set[str]()
+    plain, ahead = set[str](), set[str]()
     received = {node.name for node in program.nodes if node.type == "Receive" and "pipeline_param" in dict(node.marks)}
     copies = {node.name for node in program.nodes if node.type == "TensorMove" or _casts_weight(node, received)}
     for node in program.nodes:
@@ -132,6 +133,9 @@ def _made_late(program: CompiledProgram) -> set[str]:
             recomputation.add(node.name)
         elif not (is_backward(node) or any(map(_is_weight, node.inputs)) or node.type in ("Receive", "Send")):
             plain |= {node.name} if plain.issuperset(read) else set()
+        elif node.type in _TRANSPOSES and ahead.issuperset(read):  # for the gradient of a weight
+            copies.add(node.name)
+        ahead |= set() if is_backward(node) and node.name not in copies else {node.name}
     return recomputation | copies | plain.difference(name for node in program.nodes for name in node.after)
 
 
@@ -196,6 +200,6 @@ def _gradients(program: CompiledProgram) -> frozenset[str]:
             continue
         found.add(name)
         node = program.node_by_name[name]
-        if node.type in CARRIES_GRADIENT or any(map(_is_sum, node.inputs)):
+        if node.type in CARRIES_GRADIENT | {"Transpose"} or any(map(_is_sum, node.inputs)):
             todo += producers(node.inputs)
     return frozenset(found)

@@ -48,6 +48,21 @@ def test_control_edges_order_the_passes_and_weight_gradients_are_not_put_off():
     assert order.index("add0") < order.index("back1")
 
 
+def test_what_is_transposed_for_the_gradient_of_a_weight_does_not_put_it_off():
+    """As `Grad_Dense` is compiled: the gradient of the input is listed first."""
+    found = program(
+        node("forward", "SiLU", micro=0),
+        node("Gradients/back", "SiLUGrad", micro=0, after=("forward",)),
+        node("Gradients/input", "MatMulExt", "Gradients/back", micro=0),
+        node("Gradients/shaped", "Reshape", "forward", micro=0),
+        node("Gradients/transposed", "Transpose", "Gradients/shaped", micro=0),
+        node("Gradients/weight", "MatMulExt", "Gradients/transposed", "Gradients/back", micro=0),
+        node("Gradients/turned", "Transpose", "Gradients/weight", micro=0),
+        node("Gradients/add", "AssignAdd", "accu_grads.w", "Gradients/turned"),
+    )
+    assert names(found) == ["forward", "back", "shaped", "transposed", "weight", "turned", "add", "input"]
+
+
 def test_what_is_in_flight_counts():
     def peak_B(waits):
         first, back_first = passes(0, after=((), ("forward1",) if not waits else ()))

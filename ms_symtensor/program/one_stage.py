@@ -34,11 +34,14 @@ def why_one_stage(graph: Graph) -> str:
     block to a later one, stages are not laid out around it. A copy of a weight that is transposed for the gradient of what it is
     multiplied with (`_transposing`) is in a cycle of the last stage ("Graph cycle exists"). So is the gradient of a functional
     RmsNorm that reads the first weight of a block, where what reads the first weight of all is functional, too. What a stage
-    receives reads its first weight (`PipelineTransformer::InsertReceive`), so that a Reshape of that takes one for the other.
+    receives reads its first weight (`PipelineTransformer::InsertReceive`), so that a Reshape of that takes one for the other. On
+    the first stage a weight has to train; whether one does hangs on how blocks are divided, too (`stage_graphs`).
     """
     if why_not := _why_not_sent_between(graph):
         return why_not
     first = next((op for op in graph.ops if _trains(graph, op)), None)
+    if first is not None and first.name in _beyond(graph) and len(graph.blocks) > 1:
+        return f"no weight before {graph.blocks[-1]} trains: MindSpore wants one on the first stage"
     idle = (op for op in graph.ops if op.type in _WITHOUT_BACKWARD and _is_of_weights_alone(op))
     bare = [op for op in idle if _trains(graph, op)]
     if bare and first is not None and not first.cell:
@@ -134,15 +137,13 @@ def _in_line(graph: Graph, first: Op) -> Op | None:
     stage, and makes each one wait for the one that it found before, which may need it. Measured: two are rejected; of MatMul,
     Dense, Mul, Exp and Transpose any number is compiled.
     """
-    last = graph.blocks[-1] if graph.blocks else None
     trained: set[str] = set()  # what has a backward pass
     behind: set[str] = set()  # what needs one with the primitive
-    beyond: set[str] = set()  # what needs the last block
+    beyond = _beyond(graph)
     for op in graph.ops:
-        makers = {source.op for source in sources_of(op) if isinstance(source, OpOutput)}
-        if (last is not None and op.block == last) or makers & beyond:
-            beyond.add(op.name)
+        if op.name in beyond:
             continue
+        makers = {source.op for source in sources_of(op) if isinstance(source, OpOutput)}
         alike = op.type == "Reshape" and (op.cell, op.primitive) == (first.cell, first.primitive)
         if alike and makers & behind:
             return op
@@ -151,6 +152,16 @@ def _in_line(graph: Graph, first: Op) -> Op | None:
         if makers & behind or (alike and op.name in trained):
             behind.add(op.name)
     return None
+
+
+def _beyond(graph: Graph) -> set[str]:
+    """The operators of the last block, and what needs them: they are never on the first stage."""
+    found: set[str] = set()
+    for op in graph.ops:
+        makers = (source.op for source in sources_of(op) if isinstance(source, OpOutput))
+        if op.block in graph.blocks[-1:] or not found.isdisjoint(makers):
+            found.add(op.name)
+    return found
 
 
 def _why_not_sent_between(graph: Graph) -> str:

@@ -75,7 +75,8 @@ def share_equal(
     """`nodes` without those that do again what an earlier one has done on the same tensors: moves and sums, and all of the
     backward pass.
 
-    Of those whose outputs are in `recomputation`, because they are recomputed, and of the others each for itself.
+    Of those whose outputs are in `recomputation`, because they are recomputed, and of the others each for itself; what a block
+    recomputes waits for its backward pass, and is of no other block.
     `signatures`: of all operators, one for those that do the same to what they read. `reshapes`: the Reshapes among them,
     before which MindSpore moves tensors by primitives of other attributes (without keep_value_node_input) than before others.
     `apart`: kinds of collectives that every parameter has for itself. `outside`: as for `merge_gathers`. `copies`: operators that
@@ -98,7 +99,8 @@ def share_equal(
             ranks = node.group and node.group.ranks()
             recomputed = node.outputs[0] in recomputation
             behind = _is_outside(node, makers, outside)
-            key = (form, node.kind, node.inputs, kinds, ranks, node.attribute, node.phase, recomputed, behind)
+            again = node.block if node.phase is Phase.RECOMPUTE else None
+            key = (form, node.kind, node.inputs, kinds, ranks, node.attribute, node.phase, recomputed, behind, again)
             earlier = known.setdefault(key, node.outputs)
             if earlier is not node.outputs:
                 same.update(zip(node.outputs, earlier, strict=True))

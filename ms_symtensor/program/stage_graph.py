@@ -85,6 +85,8 @@ def stage_graphs(
             ops = [op for op in graph.ops if any(run % pipeline.stage_num == stage for run in runs[op.name])]
             parts[stage] = _part(graph, ops, arriving, pipeline.stage_num)
         part = parts[stage]
+        if not stage and graph.is_trained and not any(parameter.requires_grad for parameter in part.parameters):
+            raise InvalidStrategyError("no weight of the first stage trains, which MindSpore rejects; use fewer stages")
         found.append(StageGraph(stage, part, borders))
     return tuple(found)
 

@@ -4,17 +4,17 @@ Several micro-batches (`passes`) lie in memory, all of them but one between thei
 
     peak = weights + max over passes of (sum over runs of waiting x kept + moment)
 
-with the moment of the one that passes, and, where stages are interleaved, what is still to be sent. Weights in use (gathered, or
-cast) stay for all micro-batches. The gradient of a weight is there until it is added up. Where stages are interleaved, a weight
-that several operators read as it is stored is copied for every micro-batch: MindSpore loads it anew in each (its network is
-inlined late), and puts a TensorMove behind what it loads more than once and reads more than once. It puts none into blocks that
-are recomputed by `cell.recompute()`, whatever they keep. Without optimizer sharding every micro-batch casts the weights that it
-reads, too; in such blocks it casts them again for the backward pass. With it, every micro-batch casts those that come from a
-further stage, and those that several operators read (two heads of one table), for each of these. A weight that is transposed for
-the gradient of what it is multiplied with is transposed once for all micro-batches, and so is whatever is made of weights alone
-(`weight.T`). Views (`mint.chunk`) have every micro-batch load weights anew, too, interleaved or not: those that are read behind
-the first one, and on one stage all. Where stages are not interleaved, recomputed blocks have such copies as well, which their
-backward pass reads.
+with the moment of the one that passes, and, where stages are interleaved, what is still to be sent. A micro-batch has its
+samples cut out of the batch. Weights in use (gathered, or cast) stay for all micro-batches. The gradient of a weight is there
+until it is added up. Where stages are interleaved, a weight that several operators read as it is stored is copied for every
+micro-batch: MindSpore loads it anew in each (its network is inlined late), and puts a TensorMove behind what it loads more than
+once and reads more than once. It puts none into blocks that are recomputed by `cell.recompute()`, whatever they keep. Without
+optimizer sharding every micro-batch casts the weights that it reads, too; in such blocks it casts them again for the backward
+pass. With it, every micro-batch casts those that come from a further stage, and those that several operators read (two heads of
+one table), for each of these. A weight that is transposed for the gradient of what it is multiplied with is transposed once for
+all micro-batches, and so is whatever is made of weights alone (`weight.T`). Views (`mint.chunk`) have every micro-batch load
+weights anew, too, interleaved or not: those that are read behind the first one, and on one stage all. Where stages are not
+interleaved, recomputed blocks have such copies as well, which their backward pass reads.
 """
 
 from collections import Counter
@@ -170,7 +170,7 @@ def micro_batch(micro: Program, level: OptimizerLevel, interleaved: bool) -> Mic
     copies = _transposed(micro, weights)
     sizes |= {n.scratch: max(0, sizes[n.scratch] - size_B) for n, size_B in copies if n.scratch is not None}
     alive = lives(steps, (micro.kept - frozenset(_passing(micro, level is OptimizerLevel.LEVEL2))) | used)
-    alive = {**alive, **_copies(micro, interleaved)}
+    alive = {**alive, **_copies(micro, interleaved), **_samples(micro, reads)}
     if casts_each:
         again = _cast_again(micro, alive, behind)
         alive, sizes = {**alive, **again}, {**sizes, **{~tensor: size_B for tensor, size_B in sizes.items()}}
@@ -212,6 +212,14 @@ def _added(sizes_B: ByBlock, more: Iterable[tuple[Node, int]]) -> ByBlock:
     found = dict(sizes_B)
     for node, size_B in more:
         found[node.block] = found.get(node.block, 0) + size_B
+    return found
+
+
+def _samples(micro: Program, reads: Sequence[Collection[int]]) -> Lives:
+    """The inputs, as `lives`: from the first step that `reads` one, or a view of it, until the last one has."""
+    found: dict[int, tuple[int, int]] = {}
+    for step, read in enumerate(reads):
+        found |= {tensor: (found.get(tensor, (step, step))[0], step) for tensor in micro.given.intersection(read)}
     return found
 
 

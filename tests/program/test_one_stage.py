@@ -111,6 +111,14 @@ def test_a_reshape_does_not_read_the_first_weight_of_a_later_block(before, block
     assert (f"Reshape (Reshape) reads the first weight of {block}" in reason) == refused
 
 
+@pytest.mark.parametrize("trained, refused", [("table", False), ("w", True)])
+def test_the_first_stage_trains_a_weight(trained, refused):
+    """As a network whose head alone trains is compiled: "Stage 0 should has at least 1 parameter"."""
+    graph = two_blocks(op("head", "MatMul", OpOutput("1/ReLU"), ParameterRef("w")), weights=("table", "w"))
+    graph = replace(graph, parameters=tuple(replace(p, requires_grad=p.name == trained) for p in graph.parameters))
+    assert why_one_stage(graph).startswith("no weight before blocks.1 trains") == refused
+
+
 def test_reshapes_of_one_primitive_are_not_in_line_behind_the_first_weight():
     shaped = op("Reshape", "Reshape", ParameterRef("table"), Constant((4, 8)))
     inner = op("0/Reshape", "Reshape", OpOutput("Reshape"), Constant((4, 8)), block="blocks.0")

@@ -47,6 +47,16 @@ def test_a_micro_batch_goes_forward_and_its_gradient_back():
     assert {str(t) for t in sizes} == {"bfloat16[4096, 256]"}
 
 
+def test_a_weight_of_the_first_stage_trains():
+    """MindSpore rejects "Stage 0 should has at least 1 parameter": here the second block's train alone."""
+    graph = small_graph("llama2_7b", num_layers=3)
+    trained = tuple(replace(p, requires_grad=p.name.startswith("layers.1.")) for p in graph.parameters)
+    graph, stage = replace(graph, parameters=trained), StagePlan({}, Settings(1))
+    assert len(partition_stages(graph, (stage,) * 2, Pipeline(runs_of((2, 1)), 2))) == 2
+    with pytest.raises(InvalidStrategyError, match="no weight of the first stage trains"):
+        partition_stages(graph, (stage,) * 2, Pipeline(runs_of((1, 2)), 2))
+
+
 def test_a_middle_stage_passes_on():
     _, middle, _ = programs(layers=(1, 1, 2), data=2, tensor=1)
     found = counts(middle, 2)

@@ -72,4 +72,4 @@ def test_beside_a_view_every_micro_batch_has_a_copy_of_a_weight_that_is_read_twi
     """
     program = replace(_chunked(kind), recomputed=frozenset(recomputed))
     found = micro_batch(program, OptimizerLevel.NONE, interleaved=False)
-    assert found.kept_B == {"block": 8 * 2 * 4 + copied_B}
+    assert found.kept_B == {"block": 8 * 4 * 4 + 8 * 2 * 4 + copied_B}  # its samples, and a half of the product

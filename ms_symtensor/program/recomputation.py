@@ -48,15 +48,21 @@ def _path(op: Op) -> tuple[str, ...]:
     return () if op.block is None else tuple(op.block.split("."))
 
 
+def _is_beside_cells(op: Op) -> bool:
+    """Whether MindSpore names `op` as if no cell had called it (`mint.repeat_interleave`), so that no cell recomputes it."""
+    return op.name.startswith("Default/") and op.name.count("/") == 1
+
+
 @dataclass(frozen=True)
 class RecomputedWork:
     """Which nodes of the partitioned program have a copy in the backward pass.
 
-    The operators of a recomputed block have, except views, the one that delivers the block's result, and those it keeps; a
-    gradient reads the copy wherever it stands. Communication and everything else that moves a tensor between layouts (Reshape
-    included) has where the block recomputes communication, or where it belongs to a functional operator, which carries no mark. A
-    move belongs to its consumer, or, where that carries none and is no Reshape, to its producer. `results` are further operators
-    whose output leaves their block: those that another pipeline stage reads.
+    The operators of a recomputed block have, except views, the one that delivers the block's result, those it keeps, and
+    those that MindSpore names without a cell; a gradient reads the copy wherever it stands. Communication and everything else
+    that moves a tensor between layouts (Reshape included) has where the block recomputes communication, or where it belongs
+    to a functional operator, which carries no mark. A move belongs to its consumer, or, where that carries none and is no
+    Reshape, to its producer. `results` are further operators whose output leaves their block: those that another pipeline
+    stage reads.
     """
 
     graph: Graph
@@ -66,7 +72,7 @@ class RecomputedWork:
     def work(self, op: Op) -> bool:
         """Whether the work of operator `op` is done again."""
         found = self._of(op)
-        if found is None or self._leaves(op) or is_memory_view(op.type):
+        if found is None or self._leaves(op) or is_memory_view(op.type) or _is_beside_cells(op):
             return False
         if found.only:
             return self._alone(op)

@@ -6,24 +6,39 @@ from ms_symtensor.bridge.compiler.compile import CompiledProgram
 from ms_symtensor.program.liveness import Step, is_view, peak_B, schedule
 from ms_symtensor.tensor.graph import OpOutput, TupleInput
 
+_TRANSPOSES = frozenset({"Reshape", "Transpose"})
+
 
 def compiled_activation_peak_B(program: CompiledProgram) -> int:
     """Peak bytes of live tensors of one rank; parameters, inputs and parameter gradients are not counted."""
     numbers = TensorNumbers(program)
     kept = numbers.of(_parameter_gradients(program))
     ranks = backward_ranks(program)
+    late = {node.name for node in program.nodes if is_recomputed(node)} | transposed_ahead(program)
     steps = [
         Step(
             numbers.read_by(node),
             numbers.made_by(node),
             is_backward(node) or is_recomputed(node),
             is_view(node.type),
-            is_recomputed(node),
+            node.name in late,
             ranks.get(node.name, 0.0),
         )
         for node in program.nodes
     ]
     return peak_B([steps[i] for i in schedule(steps, kept)], numbers.sizes_B, kept)
+
+
+def transposed_ahead(program: CompiledProgram) -> set[str]:
+    """The nodes that transpose results of the forward pass, or weights, for gradients; they are made for their first reader."""
+    ahead, found = set[str](), set[str]()
+    for node in program.nodes:
+        if is_backward(node) and not is_recomputed(node):
+            if node.type not in _TRANSPOSES or not ahead.issuperset(producers(node.inputs)):
+                continue
+            found.add(node.name)
+        ahead.add(node.name)
+    return found
 
 
 def backward_ranks(program: CompiledProgram) -> dict[str, float]:

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from collections.abc import Set as AbstractSet
 
 from ms_symtensor.bridge.compiled.collectives import is_backward, is_recomputed
-from ms_symtensor.bridge.compiled.compiled_memory import backward_ranks
+from ms_symtensor.bridge.compiled.compiled_memory import backward_ranks, transposed_ahead
 from ms_symtensor.bridge.compiled.gradient_sums import ACCUMULATED
 from ms_symtensor.bridge.compiled.tensor_numbers import CARRIES_GRADIENT, TensorNumbers, producers
 from ms_symtensor.bridge.compiler.compile import CompiledProgram
@@ -23,7 +23,6 @@ from ms_symtensor.tensor.graph import ParameterRef, Source
 Pass = tuple[bool, int | None, int | None]
 """Whether it goes backward, the model chunk, and the micro-batch."""
 
-_TRANSPOSES = frozenset({"Reshape", "Transpose"})
 _IN_PLACE = frozenset({"AssignAdd", "Assign", "Send"})
 """Their results are parameters, or no tensors at all."""
 
@@ -116,15 +115,16 @@ def _needs(program: CompiledProgram, recomputation: Collection[str]) -> Mapping[
 
 
 def _made_late(program: CompiledProgram) -> set[str]:
-    """The nodes that are made for their first reader: what is recomputed, copies of weights, what is transposed of the forward
-    pass, and what depends on nothing but inputs and constants, unless something waits for it.
+    """The nodes that are made for their first reader: what is recomputed, copies of weights, what is transposed for gradients,
+    and what depends on nothing but inputs and constants, unless something waits for it.
 
     Where stages are interleaved not all copies are marked, but what reads a copy ahead of the backward pass is one.
     """
     recomputation: set[str] = set()
-    plain, ahead = set[str](), set[str]()
+    plain = set[str]()
     received = {node.name for node in program.nodes if node.type == "Receive" and "pipeline_param" in dict(node.marks)}
     copies = {node.name for node in program.nodes if node.type == "TensorMove" or _casts_weight(node, received)}
+    copies |= transposed_ahead(program)
     for node in program.nodes:
         read = [*producers(node.inputs)]
         if is_recomputed(node) or (
@@ -133,9 +133,6 @@ def _made_late(program: CompiledProgram) -> set[str]:
             recomputation.add(node.name)
         elif not (is_backward(node) or any(map(_is_weight, node.inputs)) or node.type in ("Receive", "Send")):
             plain |= {node.name} if plain.issuperset(read) else set()
-        elif node.type in _TRANSPOSES and ahead.issuperset(read):  # for the gradient of a weight
-            copies.add(node.name)
-        ahead |= set() if is_backward(node) and node.name not in copies else {node.name}
     return recomputation | copies | plain.difference(name for node in program.nodes for name in node.after)
 
 

@@ -6,13 +6,13 @@ to everything. The first blocks are on a level that saves more, as few of them a
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ms_symtensor.cost.step import forward_s
+from ms_symtensor.cost.step import HCCL_BUFFER_B, buffers_B, forward_s
 from ms_symtensor.program.meanings import meanings
 from ms_symtensor.program.partition import partition
 from ms_symtensor.program.settings import Recompute, StagePlan
@@ -38,11 +38,12 @@ Level = tuple[Selected, ...]
 @dataclass(frozen=True)
 class Levels:
     """`every` level of corners, from nothing to everything; and, where they were asked for, those at which a tensor of one block
-    of a kind is recomputed `singly`.
+    of a kind is recomputed `singly`. `buffers_B`: bytes of the buffers of a device's communicators.
     """
 
     every: tuple[Level, ...] = ()
     singly: tuple[Level, ...] = ()
+    buffers_B: int = 0
 
 
 def levels(network: Network, row: Candidate, singly: bool = False) -> Levels:
@@ -54,7 +55,19 @@ def levels(network: Network, row: Candidate, singly: bool = False) -> Levels:
     """
     settings = row.settings
     key = row.shape.batch, settings.device_num, settings.optimizer_level, settings.swap_optimizer, singly
-    return network.once((*key, frozenset(row.strategies.items())), lambda: _levels(network, row, singly))
+    found = network.once((*key, frozenset(row.strategies.items())), lambda: _levels(network, row, singly))
+    if row.shape.stages > 1:
+        found = replace(found, buffers_B=found.buffers_B + HCCL_BUFFER_B)
+    copied_B = row.copied_B[2:-1:3].tolist()  # of a block inside, for every kind
+    if not any(copied_B):
+        return found
+    every = (tuple(map(_with_copies, level, copied_B)) for level in found.every)
+    return replace(found, every=tuple(every))
+
+
+def _with_copies(corner: Selected, copied_B: float) -> Selected:
+    """`corner`, with what a block that recomputes nothing keeps of copies of weights."""
+    return replace(corner, kept_B=corner.kept_B + int(copied_B)) if corner.recompute is None else corner
 
 
 def _levels(network: Network, row: Candidate, singly: bool) -> Levels:
@@ -78,6 +91,7 @@ def _levels(network: Network, row: Candidate, singly: bool) -> Levels:
     return Levels(
         tuple(level for level in every if not (selects and WHOLE_BLOCK in (c.recompute for c in level))),
         tuple((*plain[:kind], p, *plain[kind + 1 :]) for kind, one in enumerate(there) for p in one.singly),
+        buffers_B(program),
     )
 
 

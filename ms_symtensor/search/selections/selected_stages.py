@@ -19,16 +19,12 @@ from ms_symtensor.search.stages.materialize import MaterializedPlan, peaks_of, w
 from ms_symtensor.search.stages.network import Network
 from ms_symtensor.search.stages.stage_layers import divided_chain, laid_out, step_s
 
-FEW = 6
+FEW = 10
 """So many levels are tried for what stages may hold (empirical)."""
 
 GONE = 2.0
 """Where so many times what the last block keeps would not do, the block before it does not fit either (1 by what peaks consist
 of; empirical beyond)."""
-
-LIKELY_B = 2 << 30
-"""Bytes that the first true peak is taken to have beyond what is known without programs (empirical: 1 to 3 GiB for buffers and
-what lives for a moment; a good guess saves a program)."""
 
 
 def selecting(network: Network, row: Candidate, limit_B: float) -> MaterializedPlan | None:
@@ -58,16 +54,19 @@ def make_feasible(network: Network, found: MaterializedPlan, limit_B: float) -> 
 
 def promised_s(network: Network, row: Candidate, limit_B: float) -> float:
     """Seconds of a step of `row` on its best stages, if blocks recompute just what lets them fit, but for what lives for a moment
-    only; inf where that does not do, or where MindSpore rejects the layouts.
+    only; where that does not do, if they are recomputed as a whole; inf where they do not fit so, or where MindSpore rejects
+    the layouts.
     """
     try:
         paths = levels(network, row)
     except InvalidStrategyError:
         return math.inf
-    if not paths.every:
-        return math.inf
-    stages = selected_stages(row, paths, [limit_B - LIKELY_B] * row.shape.stages)
-    return math.inf if stages is None else step_s(stages, row.shape.schedule) + borders_s(row)
+    limits_B = [limit_B - paths.buffers_B] * row.shape.stages
+    stages = selected_stages(row, paths, limits_B) if paths.every else None
+    if stages is not None:
+        return step_s(stages, row.shape.schedule) + borders_s(row)
+    whole = divided(row, limit_B)
+    return math.inf if whole is None else whole.step_time_s
 
 
 def selected_stages(row: Candidate, paths: Levels, limits_B: Sequence[float]) -> tuple[Stage, ...] | None:
@@ -113,7 +112,7 @@ class _Selecting:
         self.peaks = peaks_of(network, row)
         # What true peaks have beyond what is known without programs; none where no program was looked at.
         self.beyond_B: list[float | None] = [None] * row.shape.stages
-        self.likely_B: float = LIKELY_B  # that of the stage that was looked at last
+        self.likely_B: float = paths.buffers_B  # that of the stage that was looked at last
 
     def best(self, divisions: Sequence[Sequence[int] | None]) -> MaterializedPlan | None:
         """The fastest plan of some divisions, so many blocks on every stage; None: the one that is best by what is known."""
@@ -135,7 +134,7 @@ class _Selecting:
 
     def _division(self) -> tuple[int, ...]:
         """The blocks of every stage that are best; where nothing seems to fit, those where memory is free."""
-        limits_B = [self.limit_B - (LIKELY_B if more is None else more) for more in self.beyond_B]
+        limits_B = [self.limit_B - (self.paths.buffers_B if more is None else more) for more in self.beyond_B]
         found = selected_stages(self.row, self.paths, limits_B)
         if found is None and (free := divided(self.row, math.inf)) is not None:
             found = free.stages

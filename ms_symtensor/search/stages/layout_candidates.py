@@ -68,6 +68,11 @@ class Candidate:
         return hidden_ends_s(self.shape, self.occurrences, self.costs)
 
     @property
+    def copied_B(self) -> Array:
+        """Bytes of the weights that every micro-batch copies at every place [places], unless it is recomputed."""
+        return self.costs.copied_B if self.shape.interleave > 1 else np.zeros_like(self.costs.copied_B)
+
+    @property
     def chain(self) -> Chain:
         """What stands before the blocks, the blocks, and what stands after them."""
         c, parts = self.costs, list[list[Part]]()
@@ -76,6 +81,7 @@ class Candidate:
             each_s, recompute_s, kept_B, recompute_B, rest_B, once_s = (
                 float(v[place]) for v in (c.each_s, c.recompute_s, c.kept_B, c.kept_recomputed_B, c.at_rest_B, c.once_s)
             )
+            kept_B += float(self.copied_B[place])
             parts.append([Part(each_s, recompute_s, kept_B, recompute_B, rest_B, is_block, once_s)] * depth)
         (before, *blocks, after) = parts
         of_kind = [chain.from_iterable(blocks[n : n + 3]) for n in range(0, len(blocks), 3)]

@@ -213,17 +213,20 @@ def parameter_terms(
             if layout not in priced:
                 plain = place_parameter(use.parameter, layout, unshared, summed, unsummed=not summed)
                 priced[layout] = _priced(known.pricer, use, plain, settings, micro)
-        each_s, once_s, rest_B = (
+        each_s, once_s, rest_B, copied_B = (
             np.stack(part, axis=1) for part in zip(*(priced[layout] for layout in layouts), strict=True)
         )
-        found.append(terms((use.number,), use.counts, each_s.shape, each_s=each_s, once_s=once_s, at_rest_B=rest_B))
+        tables = {"each_s": each_s, "once_s": once_s, "at_rest_B": rest_B, "copied_B": copied_B}
+        found.append(terms((use.number,), use.counts, each_s.shape, **tables))
         if use.parameter.requires_grad and any(read.behind for read in use.reads) and micro.adds_up.any():
             found.append(_behind(known.pricer, use, layouts, micro))
     return merged(found)
 
 
-Priced = tuple[Array, Array, Array]
-"""Seconds per micro-batch and per step, bytes, those of the copies in use among them; each [members]."""
+Priced = tuple[Array, Array, Array, Array]
+"""Seconds per micro-batch and per step, bytes, those of the copies in use among them, and the bytes of those that every
+micro-batch has of its own where there are virtual stages; each [members].
+"""
 
 
 def _priced(
@@ -245,8 +248,8 @@ def _priced(
     whole = _placed(pricer, use, plain, np.ones(family.members), settings, micro)
     if not divides.any():
         return whole
-    each_s, once_s, rest_B = (np.where(divides, a, b) for a, b in zip(shared, whole, strict=True))
-    return each_s, once_s, rest_B
+    each_s, once_s, rest_B, copied_B = (np.where(divides, a, b) for a, b in zip(shared, whole, strict=True))
+    return each_s, once_s, rest_B, copied_B
 
 
 def _placed(
@@ -261,7 +264,7 @@ def _placed(
     elements = math.prod(layout.shape) / pricer.degree(math.prod(layout.cuts))
     nothing = np.zeros(family.members)
     if use.parameter.requires_grad and not (is_feasible(layout.copies) and is_synchronised(placement)):
-        return np.full(family.members, np.inf), nothing, nothing
+        return np.full(family.members, np.inf), nothing, nothing, nothing
 
     def seconds(kind: str, group: DeviceGroup | None, size_B: Array) -> Array:
         return pricer.node_s(kind, group, size_B, nothing)
@@ -288,8 +291,9 @@ def _placed(
         recomputation = settings.optimizer_level is OptimizerLevel.LEVEL3 and is_shared and first.in_gradient
         use_s = use_s + (1 + recomputation) * pricer.local_s("Cast", share * (stored + size_B(first.dtype)))
     once_s, rest_B = use_s + cost.sum_s + cost.update_s, cost.at_rest_B + kept_B
+    copied_B = nothing + sum(elements * size_B(read.dtype) for read in use.reads if _copies(read, placement, settings))
     if not use.parameter.requires_grad:
-        return nothing, once_s, rest_B
+        return nothing, once_s, rest_B, copied_B
     grad_s = _added_s(pricer, use.reads, tied, elements, stored)
     scatters_each = settings.optimizer_level is OptimizerLevel.LEVEL2
     before = tuple(replace(read, users=read.users - read.behind, behind=0) for read in use.reads)
@@ -300,9 +304,17 @@ def _placed(
         once_s = once_s + _sent_s(pricer, elements * stored, micro)
     if not scatters_each:
         each_s = np.where(adds_up, _added_s(pricer, before, tied, elements, stored) + total_s, grad_s)
-        return each_s, once_s + cost.scatter_s, rest_B + adds_up * (elements * stored - cost.gradient_B)
+        return each_s, once_s + cost.scatter_s, rest_B + adds_up * (elements * stored - cost.gradient_B), copied_B
     each_s = _scattered_s(pricer, before, cost.scatter_s + nothing, elements, share, stored) + total_s
-    return np.where(adds_up, each_s, grad_s), once_s + np.where(adds_up, 0.0, cost.scatter_s), rest_B
+    return np.where(adds_up, each_s, grad_s), once_s + np.where(adds_up, 0.0, cost.scatter_s), rest_B, copied_B
+
+
+def _copies(read: Read, placement: ParameterPlacement, settings: Settings) -> bool:
+    """Whether every micro-batch of virtual stages keeps a copy for the gradient: of what is cast, without optimizer sharding, and
+    of what is read as it is stored.
+    """
+    is_own = placement.gather is None and (settings.optimizer_level is OptimizerLevel.NONE or not read.casts)
+    return is_own and read.in_gradient
 
 
 def _behind(pricer: Pricer, use: ParameterUse, layouts: Sequence[Layout], micro: MicroBatches) -> Terms:

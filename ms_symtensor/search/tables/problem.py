@@ -13,7 +13,7 @@ at one moment, so that it never exceeds the true peak. Tables hold the costs on 
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
@@ -176,7 +176,8 @@ def problem_of(graph: Graph, known: Variables, recomputation: frozenset[str] | N
     where = places(graph, folded)
     recomputation = _recomputed_ops(graph, known, where.blocks) if recomputation is None else recomputation
     repeated = frozenset(known.index[name] for name in recomputation if name in known.index)
-    found = [_own_terms(known, number, repeated, where) for number in range(len(known.items))]
+    own = (_own_terms(known, number, repeated, where) for number in range(len(known.items)))
+    found = list(chain.from_iterable(own))
     found += _transparent_terms(graph, known, folded, frozenset(folded.class_of[name] for name in recomputation), where)
     uses = list(parameter_uses(graph, known, where))
     between = tensors(graph, known)
@@ -211,11 +212,12 @@ def _recomputed_ops(graph: Graph, known: Variables, blocks: Sequence[str]) -> fr
     return frozenset(n.op for n in program.nodes if n.phase is Phase.RECOMPUTE and n.role is Role.WORK)
 
 
-def _own_terms(known: Variables, number: int, recomputation: frozenset[int], where: Places) -> Terms:
+def _own_terms(known: Variables, number: int, recomputation: frozenset[int], where: Places) -> Iterator[Terms]:
     v = known.items[number]
-    counts = where.counts(dict.fromkeys(v.members, 1))
     repeated = np.where(np.isinf(v.forward_s), 0.0, v.forward_s) if number in recomputation else None
-    return terms((number,), counts, v.forward_s.shape, each_s=v.forward_s + v.backward_s, recompute_s=repeated)
+    for members, backward_s in v.backward_s:
+        counts = where.counts(dict.fromkeys(members, 1))
+        yield terms((number,), counts, v.forward_s.shape, each_s=v.forward_s + backward_s, recompute_s=repeated)
 
 
 def _transparent_terms(

@@ -18,7 +18,7 @@ class Terms:
 
     `counts`: how often it occurs at every place (`Places`). Seconds of one micro-batch: `each_s`, forward and backward, and
     `recompute_s`, where the blocks are recomputed; seconds once per step `once_s`; bytes kept for the backward pass, without and
-    with recomputation, and bytes at rest.
+    with recomputation, bytes at rest, and those of the weights that every micro-batch copies where there are virtual stages.
     """
 
     scope: tuple[int, ...]
@@ -29,6 +29,7 @@ class Terms:
     kept_B: Array
     kept_recomputed_B: Array
     at_rest_B: Array
+    copied_B: Array
 
     @cached_property
     def saved_B(self) -> Array:
@@ -118,6 +119,7 @@ class Costs:
     kept_B: Array
     kept_recomputed_B: Array
     at_rest_B: Array
+    copied_B: Array
 
     def of(self, number: int) -> "Costs":
         """Those of one shape."""

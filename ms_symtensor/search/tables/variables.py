@@ -36,8 +36,9 @@ class Variable:
     """A class of operators that takes one strategy; arrays are [members of the family, candidates].
 
     `forward_s` and `backward_s` are per operator: its own work and the combination of its partial sums; forward is infinite
-    where a mesh does not divide the operator's dims, or limits forbid it. `members` are the operators, `op` the first of them.
-    Variables of one `kind` have the same candidates.
+    where a mesh does not divide the operator's dims, or limits forbid it. `members` are the operators, `op` the first of them;
+    backward stands with the members that send as many gradients: in the first block, what reads a frozen embedding sends none
+    to it. Variables of one `kind` have the same candidates.
     """
 
     op: Op
@@ -47,7 +48,7 @@ class Variable:
     strategies: tuple[OpStrategy, ...]
     placements: tuple[Placement, ...]
     forward_s: Array
-    backward_s: Array
+    backward_s: tuple[tuple[tuple[Op, ...], Array], ...]
     kind: int
 
 
@@ -132,7 +133,9 @@ def variables(
         seen, sig = views[number]
         if not sig.shardable:
             continue
-        products = gradient_inputs(graph, signatures, gradients, members[0].name)
+        sending: dict[int, list[Op]] = {}
+        for op in members:
+            sending.setdefault(gradient_inputs(graph, signatures, gradients, op.name), []).append(op)
         growing = _growing(graph, members[0], powers)
         only = None
         if fixed is not None:
@@ -155,7 +158,7 @@ def variables(
             sig.miscompiled,
             sig.keeps_inputs,
             sig.keeps_outputs,
-            products,
+            tuple(sending),
             growing,
         )
         if key not in same:
@@ -165,15 +168,12 @@ def variables(
             else:
                 chosen = ((only, place(seen, sig, only, pricer.family.device_num)),)
             if sig.body is None:
-                same[key] = (chosen, _own_costs(seen, sig, chosen, products, pricer, growing))
+                same[key] = (chosen, [_own_costs(seen, sig, chosen, number, pricer, growing) for number in sending])
             else:
-                trains = [s in gradients for s in graph.tensor_inputs(members[0])]
-                try:
-                    seconds = inner_seconds(members[0], sig, trains, pricer.cluster, pricer.family.device_num)
-                except InputError as error:
-                    raise InputError(f"{members[0].name}: {error}") from error
-                same[key] = (chosen, tuple(np.full((pricer.family.members, 1), t) for t in seconds))
-        chosen, (forward, backward) = same[key]
+                same[key] = (chosen, [_inner_costs(graph, op, sig, gradients, pricer) for op, *_ in sending.values()])
+        chosen, seconds = same[key]
+        forward = seconds[0][0]
+        backward = tuple((tuple(ops), back_s) for ops, (_, back_s) in zip(sending.values(), seconds, strict=True))
         index.update((op.name, len(items)) for op in members)
         strategies, placements = zip(*chosen, strict=True)
         if (allowed := restriction.allowed(seen, sig, strategies)) is not None:
@@ -266,6 +266,19 @@ def _own_costs(
     combine_s, back_s = (_combine_s(chosen, pricer, outputs, backward) for backward in (False, True))
     forward = np.where(divides, own.forward_s + combine_s, np.inf)
     return forward, (own.backward_s + back_s if products else np.zeros(shape))
+
+
+def _inner_costs(
+    graph: Graph, op: Op, sig: Signature, gradients: frozenset[Source], pricer: Pricer
+) -> tuple[Array, Array]:
+    """Those of an operator that the user wrote in pieces."""
+    trains = [source in gradients for source in graph.tensor_inputs(op)]
+    try:
+        forward_s, backward_s = inner_seconds(op, sig, trains, pricer.cluster, pricer.family.device_num)
+    except InputError as error:
+        raise InputError(f"{op.name}: {error}") from error
+    shape = pricer.family.members, 1
+    return np.full(shape, forward_s), np.full(shape, backward_s)
 
 
 def _growing_dims(op: OpView, sig: Signature, growing: Growing) -> frozenset[str]:

@@ -21,7 +21,7 @@ from ms_symtensor.search.constraints.obstacle import (
     why_not_on_host,
 )
 from ms_symtensor.search.constraints.request import Request
-from ms_symtensor.search.fastest import estimates_of, fastest_plan
+from ms_symtensor.search.fastest import Attempt, estimates_of, fastest_plan
 from ms_symtensor.search.folded.alternating import longest, separated
 from ms_symtensor.search.found import Found, as_priced, plan_of, searched
 from ms_symtensor.search.possible import require_devices, require_possible
@@ -191,7 +191,7 @@ def _certified(of: Network, request: Request, found: Found, step_s: float, progr
     """`found` for the network `of`, certified to the gap of `request`; with a faster plan, where one is met on the way. `step_s`:
     seconds of the best step that is known.
     """
-    best, attempted = found.whole, set[tuple]()
+    best, attempted = found.whole, dict[tuple, Attempt]()
 
     def attempt(rows: Sequence[Candidate], cutoff_s: float) -> float:
         nonlocal best

@@ -3,12 +3,12 @@
 import math
 from bisect import insort
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from ms_symtensor.errors import InvalidStrategyError
 from ms_symtensor.search.selections.selected_stages import promised_s, selecting
 from ms_symtensor.search.stages.estimate import divided, quickest_s
-from ms_symtensor.search.stages.layout_candidates import Candidate
+from ms_symtensor.search.stages.layout_candidates import Candidate, slimmest
 from ms_symtensor.search.stages.materialize import MaterializedPlan, made_feasible, on_own_mesh
 from ms_symtensor.search.stages.network import Network
 from ms_symtensor.search.stages.screening import ScreeningResult
@@ -33,15 +33,21 @@ LIKELY = 1.07
 NEAR = 1.01
 """So near are promises to what plans take (empirical: 1.3 % below to 1 % above)."""
 
+SLIM = 6
+"""So many of the layouts that keep least are tried where others do not fit (empirical)."""
+
 Promise = tuple[float, Candidate]
 """Seconds of a step, and the layouts that promise them."""
+
+Attempt = tuple[Candidate, MaterializedPlan | None]
+"""Layouts, and the plan that was made of them; None where that does not fit, or MindSpore rejects it."""
 
 
 def fastest_plan(
     network: Network,
     promises: Iterable[Promise],
     limit_B: float,
-    attempted: set[tuple],
+    attempted: dict[tuple, Attempt],
     cutoff_s: float = math.inf,
     most: int = REFINED,
 ) -> MaterializedPlan | None:
@@ -50,18 +56,18 @@ def fastest_plan(
     None if none does and takes less than `cutoff_s`.
 
     Left out are those that promise more than is NEAR, and those `attempted`, as on another mesh of as many devices; what is
-    tried is noted there.
+    tried is noted there, with what came of it.
     """
     best: MaterializedPlan | None = None
     for step_s, row in promises:
         key = row.level, row.shape.stages, row.shape.schedule, frozenset(row.strategies.items())
         if step_s >= NEAR * cutoff_s or key in attempted:
             continue
-        attempted.add(key)
         try:
             found = fitted(network, on_own_mesh(network, row), limit_B)
         except InvalidStrategyError:
-            continue  # a mesh like the family's other ones in all but this
+            found = None  # a mesh like the family's other ones in all but this
+        attempted[key] = row, found
         if found is None:
             continue
         most -= 1
@@ -70,6 +76,15 @@ def fastest_plan(
         if not most:
             break
     return best
+
+
+def slim_promises(screening: ScreeningResult, limit_B: float, attempted: Mapping[tuple, Attempt]) -> list[Promise]:
+    """What layouts that keep least promise, on the step layouts that promised enough and did not fit: as where much lives for a
+    moment only, of which tables do not know.
+    """
+    shapes = {row.shape for row, found in attempted.values() if found is None}
+    rows = (row for group, _ in screening.screened for row in slimmest(group, shapes))
+    return estimates_of(rows, limit_B)[:SLIM] if shapes else []
 
 
 def fitted(network: Network, row: Candidate, limit_B: float) -> MaterializedPlan | None:

@@ -16,7 +16,15 @@ from ms_symtensor.program.settings import Recompute, StagePlan
 from ms_symtensor.search.certify.certificate import Certificate
 from ms_symtensor.search.constraints.request import Request
 from ms_symtensor.search.constraints.summary import degrees
-from ms_symtensor.search.fastest import REFINED, Promise, fastest_plan, promises_of, promises_of_whole_blocks
+from ms_symtensor.search.fastest import (
+    REFINED,
+    Attempt,
+    Promise,
+    fastest_plan,
+    promises_of,
+    promises_of_whole_blocks,
+    slim_promises,
+)
 from ms_symtensor.search.folded.alternating import separated
 from ms_symtensor.search.folded.folding import unfold
 from ms_symtensor.search.folded.mix import WHOLE
@@ -136,8 +144,11 @@ def searched(
     promises: Iterable[Promise] = promises_of(network, screening, request.limit_B, incumbent_s)
     if request.is_trial:
         promises = promises_of_whole_blocks(screening, request.limit_B)[:ATTEMPTS]
-    most = 1 if request.is_trial else REFINED
-    found = fastest_plan(network, promises, request.limit_B, set(), incumbent_s, most)
+    most, attempted = 1 if request.is_trial else REFINED, dict[tuple, Attempt]()
+    found = fastest_plan(network, promises, request.limit_B, attempted, incumbent_s, most)
+    if found is not None and not request.is_trial:
+        slim, step_s = slim_promises(screening, request.limit_B, attempted), found.estimate.step_time_s
+        found = fastest_plan(network, slim, request.limit_B, attempted, step_s) or found
     return Found(found, screening, space, screening.bounds_s)
 
 

@@ -7,10 +7,7 @@ least, on the average stage, the first and the last one, and worked out with tru
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import islice
-
-import numpy as np
 
 from ms_symtensor.errors import InvalidStrategyError
 from ms_symtensor.program.settings import Settings
@@ -19,15 +16,11 @@ from ms_symtensor.search.constraints.request import GIB, Request
 from ms_symtensor.search.folded.chain import Chain
 from ms_symtensor.search.selections.selected_stages import make_feasible
 from ms_symtensor.search.stages.estimate import divided
-from ms_symtensor.search.stages.layout_candidates import Candidate, ConfigGroup, average_weights
+from ms_symtensor.search.stages.layout_candidates import Candidate, slimmest
 from ms_symtensor.search.stages.materialize import MaterializedPlan, as_given, on_own_mesh, peaks_of, smallest_of
 from ms_symtensor.search.stages.network import Network
 from ms_symtensor.search.stages.screening import ScreeningResult
 from ms_symtensor.search.stages.stage_layers import even, laid_out
-from ms_symtensor.search.tables.terms import Weights
-
-EVERYTHING = 1e-6
-"""A price of memory, in seconds per byte, that outweighs any time of a block: a second for a megabyte (empirical)."""
 
 TRIED = 24
 """So many layouts are worked out at most of which screening thinks that they fit, those first that keep least (empirical)."""
@@ -97,36 +90,12 @@ def _whatever_is_recomputed_B(found: MaterializedPlan) -> float:
 
 def _different(screening: ScreeningResult) -> list[tuple[Candidate, Chain]]:
     """Different layouts with their parts: those that were screened, and those that keep least, of all settings."""
-    slimmest = (row for setting, _ in screening.screened for row in _slimmest(setting))
+    slim = (row for setting, _ in screening.screened for row in slimmest(setting, setting.shapes))
     found: dict[tuple, tuple[Candidate, Chain]] = {}
-    for row in (*screening.rows, *slimmest):
+    for row in (*screening.rows, *slim):
         chain = row.chain
         found.setdefault((row.shape.stages, row.shape.schedule, row.level, chain.parts), (row, chain))
     return list(found.values())
-
-
-def _slimmest(of: ConfigGroup) -> Iterator[Candidate]:
-    """The layouts that keep least, with nothing or all recomputed, of every shape with one model chunk per stage."""
-    which = np.array([n for n in of.which if of.shapes[n].interleave == 1], dtype=np.intp)
-    if not len(which):
-        return
-    shapes = [of.shapes[n] for n in which]
-    stages = np.array([shape.stages for shape in shapes], dtype=float)
-    every = average_weights(of.occurrences, shapes)
-    several = [every]
-    for place in (0, -1):
-        kept_B, at_rest_B = every.kept_B.copy(), every.at_rest_B.copy()
-        kept_B[place] *= stages
-        at_rest_B[place] *= stages
-        several.append(replace(every, kept_B=kept_B, at_rest_B=at_rest_B))
-    paths = [(weights, recomputed) for weights in several for recomputed in (0.0, 1.0)]
-    numbers = np.tile(which, len(paths))
-    recomputed = np.repeat([share for _, share in paths], len(which))
-    weights = Weights.beside([one for one, _ in paths])
-    price = np.full(len(numbers), EVERYTHING)
-    least = of.problem.least(of.tables.factors(recomputed, price, weights, of.members[numbers]))
-    there = np.isfinite(least.value)
-    yield from of.rows_of(numbers[there], least.assignment[there], least.value[there])
 
 
 def _divisions(row: Candidate) -> Iterator[tuple[list[int], list[int]]]:

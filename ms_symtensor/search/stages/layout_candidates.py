@@ -5,7 +5,7 @@ layouts that keep little, and better bounds.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache, cached_property
 from itertools import chain
@@ -35,6 +35,10 @@ SELECTIVE = (0.25, 0.6)
 
 DEAR = 4.0
 """So many times as much is paid for a byte where memory is so short that recomputation alone does not do (empirical)."""
+
+
+EVERYTHING = 1e-6
+"""A price of memory, in seconds per byte, that outweighs any time of a block: a second for a megabyte (empirical)."""
 
 
 @dataclass(frozen=True)
@@ -246,6 +250,30 @@ class ConfigGroup:
             for i, n in enumerate(which)
             if finite[i]
         ]  # fmt: skip
+
+
+def slimmest(of: ConfigGroup, among: Container[StepLayout]) -> Iterator[Candidate]:
+    """The layouts that keep least, with nothing or all recomputed, of those of `among` that have one model chunk per stage."""
+    which = np.array([n for n in of.which if (one := of.shapes[n]).interleave == 1 and one in among], dtype=np.intp)
+    if not len(which):
+        return
+    shapes = [of.shapes[n] for n in which]
+    stages = np.array([shape.stages for shape in shapes], dtype=float)
+    every = average_weights(of.occurrences, shapes)
+    several = [every]
+    for place in (0, -1):
+        kept_B, at_rest_B = every.kept_B.copy(), every.at_rest_B.copy()
+        kept_B[place] *= stages
+        at_rest_B[place] *= stages
+        several.append(replace(every, kept_B=kept_B, at_rest_B=at_rest_B))
+    paths = [(weights, recomputed) for weights in several for recomputed in (0.0, 1.0)]
+    numbers = np.tile(which, len(paths))
+    recomputed = np.repeat([share for _, share in paths], len(which))
+    weights = Weights.beside([one for one, _ in paths])
+    price = np.full(len(numbers), EVERYTHING)
+    least = of.problem.least(of.tables.factors(recomputed, price, weights, of.members[numbers]))
+    there = np.isfinite(least.value)
+    yield from of.rows_of(numbers[there], least.assignment[there], least.value[there])
 
 
 def combines(shape: StepLayout, level: OptimizerLevel, limits: Limits) -> bool:

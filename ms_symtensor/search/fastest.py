@@ -115,11 +115,9 @@ def promises_of(
     fit, the fewest seconds first; behind these what is estimated of the layouts of the best shapes. What hardly takes less than
     `cutoff_s` may be left out.
     """
-    estimates = screening.estimates[:SHAPES]
-    recomputation = any(stage.recomputed for one in estimates for stage in one.stages)
-    if recomputation and screening.rows[0].problem.selects:
+    if screening.estimates and screening.rows[0].problem.selects:
         found, best_s, first_s = list[Promise](), NEAR * cutoff_s, cutoff_s
-        for estimated_s, row in _likely(screening, estimates[0].step_time_s, limit_B):
+        for estimated_s, row in _likely(screening, screening.estimates[0].step_time_s, limit_B):
             if quickest_s(row) >= best_s or estimated_s >= LIKELY * first_s:
                 continue
             step_s = promised_s(network, row, limit_B)

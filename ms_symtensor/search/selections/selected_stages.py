@@ -57,16 +57,18 @@ def promised_s(network: Network, row: Candidate, limit_B: float) -> float:
     only; where that does not do, if they are recomputed as a whole; inf where they do not fit so, or where MindSpore rejects
     the layouts.
     """
+    whole = divided(row, limit_B)
+    if whole is None:
+        return math.inf
+    if not any(stage.recomputed for stage in whole.stages):
+        return whole.step_time_s
     try:
         paths = levels(network, row)
     except InvalidStrategyError:
         return math.inf
     limits_B = [limit_B - paths.buffers_B] * row.shape.stages
     stages = selected_stages(row, paths, limits_B) if paths.every else None
-    if stages is not None:
-        return step_s(stages, row.shape.schedule) + borders_s(row)
-    whole = divided(row, limit_B)
-    return math.inf if whole is None else whole.step_time_s
+    return whole.step_time_s if stages is None else step_s(stages, row.shape.schedule) + borders_s(row)
 
 
 def selected_stages(row: Candidate, paths: Levels, limits_B: Sequence[float]) -> tuple[Stage, ...] | None:

@@ -138,7 +138,7 @@ def _cases(of: Network, request: Request, progress: Callable[[str], None], cutof
         case = replace(request, limits=replace(limits, question=question))
         found = _searched(of, case, cutoff_s if best is None else best.prediction.step_time_s, progress, written)
         bound_s, candidates = min(bound_s, found.bound_s), candidates + found.screening.candidates
-        plan = None if found.whole is None else plan_of(of, case, found)
+        plan = None if found.whole is None else _plan_of(of, case, found)
         if plan is None:
             whys.append(partial(_infeasible, of, case, found))
         elif why := why_not_on_host(request.cluster, plan.prediction.host_memory_B):
@@ -155,6 +155,18 @@ def _cases(of: Network, request: Request, progress: Callable[[str], None], cutof
         report = replace(report, candidates=candidates, optimality_gap=gap)
     best = replace(best, fixed=request.limits.fixed, at_most=request.limits.at_most, search=report)
     return _remarked(best, remark) if remark else best
+
+
+def _plan_of(of: Network, request: Request, found: Found) -> Plan:
+    """The plan that was found; of several, that whose programs are the fastest under the run-time."""
+
+    def priced_s(plan: Plan) -> tuple[bool, float]:
+        graph = separated(of.graph_at(request.global_batch_size // plan.micro_batch_num))
+        prediction = as_priced(plan, graph, request).prediction
+        return not prediction.fits, prediction.step_time_s
+
+    every = [plan_of(of, request, replace(found, whole=one)) for one in (found.whole, *found.others)]
+    return min(every, key=priced_s) if len(every) > 1 else every[0]
 
 
 def _remarked(found: Plan, remark: str) -> Plan:

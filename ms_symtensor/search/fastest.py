@@ -4,6 +4,7 @@ import math
 from bisect import insort
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 
 from ms_symtensor.errors import InvalidStrategyError
 from ms_symtensor.search.selections.selected_stages import promised_s, selecting
@@ -32,6 +33,9 @@ LIKELY = 1.07
 
 NEAR = 1.01
 """So near are promises to what plans take (empirical: 1.3 % below to 1 % above)."""
+
+UNLIKE = 8
+"""Of so many unlike layouts the programs are priced under run-times that hide communication (empirical)."""
 
 SLIM = 6
 """So many of the layouts that keep least are tried where others do not fit (empirical)."""
@@ -85,6 +89,25 @@ def slim_promises(screening: ScreeningResult, limit_B: float, attempted: Mapping
     shapes = {row.shape for row, found in attempted.values() if found is None}
     rows = (row for group, _ in screening.screened for row in slimmest(group, shapes))
     return estimates_of(rows, limit_B)[:SLIM] if shapes else []
+
+
+def unlike_plans(
+    network: Network, screening: ScreeningResult, limit_B: float, most_s: float
+) -> Iterator[MaterializedPlan]:
+    """Plans that fit of the quickest layouts of unlike stages, micro-batches and optimizer levels, where those may take less than
+    `most_s`: for run-times whose price is not that of the tables.
+    """
+    unlike: dict[tuple, Candidate] = {}
+    for row in sorted(screening.rows, key=quickest_s):
+        if quickest_s(row) < most_s:
+            unlike.setdefault((row.shape.stages, row.shape.micro_batch_num, row.level), row)
+    for row in islice(unlike.values(), UNLIKE):
+        try:
+            found = fitted(network, on_own_mesh(network, row), limit_B)
+        except InvalidStrategyError:
+            continue
+        if found is not None:
+            yield found
 
 
 def fitted(network: Network, row: Candidate, limit_B: float) -> MaterializedPlan | None:

@@ -24,6 +24,7 @@ from ms_symtensor.search.fastest import (
     promises_of,
     promises_of_whole_blocks,
     slim_promises,
+    unlike_plans,
 )
 from ms_symtensor.search.folded.alternating import separated
 from ms_symtensor.search.folded.folding import unfold
@@ -64,7 +65,7 @@ ROUNDING = 1e-9
 @dataclass(frozen=True)
 class Found:
     """What a search of `space` found: the best plan, `whole`, if one fits and is fast enough; no plan on a step layout takes less
-    than `bounds_s` of it.
+    than `bounds_s` of it. `others`: plans that may be faster under a run-time that hides communication.
 
     `screening`: what was learnt on the way. `least`: where nothing fits, the plan
     that needs least, if it was looked for. `certificate`: if it was asked for.
@@ -76,6 +77,7 @@ class Found:
     bounds_s: Mapping[StepLayout, float] = field(default_factory=dict)
     least: MaterializedPlan | None = None
     certificate: Certificate | None = None
+    others: tuple[MaterializedPlan, ...] = ()
 
     @property
     def step_layouts(self) -> int:
@@ -149,7 +151,10 @@ def searched(
     if found is not None and not request.is_trial:
         slim, step_s = slim_promises(screening, request.limit_B, attempted), found.estimate.step_time_s
         found = fastest_plan(network, slim, request.limit_B, attempted, step_s) or found
-    return Found(found, screening, space, screening.bounds_s)
+    others = tuple[MaterializedPlan, ...]()
+    if found is not None and (share := request.runtime.least_share) < 1:
+        others = tuple(unlike_plans(network, screening, request.limit_B, found.estimate.step_time_s / share))
+    return Found(found, screening, space, screening.bounds_s, others=others)
 
 
 def _considered(report: Found, planned: Estimate, prediction: Prediction) -> tuple[Considered, ...]:

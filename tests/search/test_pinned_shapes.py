@@ -1,9 +1,14 @@
 """What a search finds is no slower than what it finds where it is pinned how many stages and micro-batches there are."""
 
+from dataclasses import replace
+
 import pytest
 
 from ms_symtensor.cluster.load import load
+from ms_symtensor.cost.bill import Part
+from ms_symtensor.cost.runtime import load as load_runtime
 from ms_symtensor.models import planned, resolve
+from ms_symtensor.program.settings import OptimizerLevel
 from ms_symtensor.search.constraints.limits import Limits
 from ms_symtensor.search.constraints.request import Request
 
@@ -27,4 +32,15 @@ def test_pins_of_stages_and_micro_batches_gain_nothing(name, lora, device_num, b
         assert plan.prediction.fits
         return plan.prediction.step_time_s
 
-    assert step_s(Limits()) <= 1.01 * step_s(Limits({}, fixed))
+    assert step_s(Limits()) <= 1.01 * step_s(Limits(fixed, fixed))
+
+
+def test_a_pin_of_the_optimizer_gains_nothing_where_communication_is_hidden():
+    model, cluster = resolve("gpt2_xl", 64, 1024), load("atlas_800t_a3")
+    runtime = load_runtime("mindspore_graph").hiding({Part.GRADIENTS: True, Part.WEIGHTS: True})
+    request = Request(cluster, 32, 64, 1024, int(cluster.device.hbm_usable_B), runtime=runtime)
+    sharded = {"optimizer_level": OptimizerLevel.LEVEL3}
+    free, pinned = (
+        planned(model, replace(request, limits=limits))[0].prediction for limits in (Limits(), Limits(sharded, sharded))
+    )
+    assert free.step_time_s <= 1.001 * pinned.step_time_s

@@ -9,15 +9,13 @@ from ms_symtensor.cluster.load import load
 from ms_symtensor.errors import InfeasibleError
 
 A2 = load("atlas_800t_a2")
-NEAR_B = 1 << 14
-"""Layouts are chosen by tables, and priced by programs: of two that differ by so little the smaller one may be missed."""
 
 
 @pytest.mark.parametrize(
     ("seed", "number", "selects", "smallest_B"),
     # Of the cases of `benchmarks.brute_force_stages --most 4500`, with the bytes of the smallest step that brute force finds.
     [
-        (0, 15, False, 901888012),
+        (0, 15, False, 901896204),  # 8 KiB more than the smallest
         (0, 163, False, 857519628),
         (0, 31, False, 873020428),
         (0, 25, True, 873134352),
@@ -29,6 +27,6 @@ NEAR_B = 1 << 14
 def test_the_smallest_step_of_brute_force_is_found(seed, number, selects, smallest_B):
     draw = random.Random(f"{seed}/{number}")
     case = selected_case(draw, 4500, A2) if selects else random_case(draw, 4500, True, A2)
-    assert case.planned(smallest_B + NEAR_B).prediction.peak_memory_B <= smallest_B + NEAR_B
+    assert case.planned(smallest_B).prediction.peak_memory_B <= smallest_B
     with pytest.raises(InfeasibleError):
         case.planned(smallest_B - (1 << 20))

@@ -8,6 +8,7 @@ from itertools import islice
 
 from ms_symtensor.errors import InvalidStrategyError
 from ms_symtensor.search.selections.selected_stages import promised_s, selecting
+from ms_symtensor.search.space.step_layouts import StepLayout
 from ms_symtensor.search.stages.estimate import divided, quickest_s
 from ms_symtensor.search.stages.layout_candidates import Candidate, slimmest
 from ms_symtensor.search.stages.materialize import MaterializedPlan, made_feasible, on_own_mesh
@@ -60,12 +61,14 @@ def fastest_plan(
     None if none does and takes less than `cutoff_s`.
 
     Left out are those that promise more than is NEAR, and those `attempted`, as on another mesh of as many devices; what is
-    tried is noted there, with what came of it.
+    tried is noted there, with what came of it. Where a plan takes more than is NEAR to its promise, so are others of its step
+    layout taken to.
     """
     best: MaterializedPlan | None = None
+    off: dict[StepLayout, float] = {}
     for step_s, row in promises:
         key = row.level, row.shape.stages, row.shape.schedule, frozenset(row.strategies.items())
-        if step_s >= NEAR * cutoff_s or key in attempted:
+        if step_s * off.get(row.shape, 1 / NEAR) >= cutoff_s or key in attempted:
             continue
         try:
             found = fitted(network, on_own_mesh(network, row), limit_B)
@@ -75,6 +78,8 @@ def fastest_plan(
         if found is None:
             continue
         most -= 1
+        if (ratio := found.estimate.step_time_s / step_s) > NEAR:
+            off[row.shape] = ratio
         if found.estimate.step_time_s < cutoff_s:
             best, cutoff_s = found, found.estimate.step_time_s
         if not most:

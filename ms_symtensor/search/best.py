@@ -160,13 +160,13 @@ def _cases(of: Network, request: Request, progress: Callable[[str], None], cutof
 def _plan_of(of: Network, request: Request, found: Found) -> Plan:
     """The plan that was found; of several, that whose programs are the fastest under the run-time."""
 
-    def priced_s(plan: Plan) -> tuple[bool, float]:
+    def rank(plan: Plan) -> tuple[bool, float]:
         graph = separated(of.graph_at(request.global_batch_size // plan.micro_batch_num))
         prediction = as_priced(plan, graph, request).prediction
         return not prediction.fits, prediction.step_time_s
 
     every = [plan_of(of, request, replace(found, whole=one)) for one in (found.whole, *found.others)]
-    return min(every, key=priced_s) if len(every) > 1 else every[0]
+    return min(every, key=rank) if len(every) > 1 else every[0]
 
 
 def _remarked(found: Plan, remark: str) -> Plan:

@@ -93,7 +93,7 @@ def slim_promises(screening: ScreeningResult, limit_B: float, attempted: Mapping
     """
     shapes = {row.shape for row, found in attempted.values() if found is None}
     rows = (row for group, _ in screening.screened for row in slimmest(group, shapes))
-    return estimates_of(rows, limit_B)[:SLIM] if shapes else []
+    return estimates_of(rows, limit_B)[:SLIM]
 
 
 def unlike_plans(

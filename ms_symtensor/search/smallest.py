@@ -90,7 +90,7 @@ def _whatever_is_recomputed_B(found: MaterializedPlan) -> float:
 
 def _different(screening: ScreeningResult) -> list[tuple[Candidate, Chain]]:
     """Different layouts with their parts: those that were screened, and those that keep least, of all settings."""
-    slim = (row for setting, _ in screening.screened for row in slimmest(setting, setting.shapes))
+    slim = (row for setting, _ in screening.screened for row in slimmest(setting, frozenset(setting.shapes)))
     found: dict[tuple, tuple[Candidate, Chain]] = {}
     for row in (*screening.rows, *slim):
         chain = row.chain

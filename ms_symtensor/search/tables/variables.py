@@ -88,6 +88,16 @@ class Variables:
         return {name: sig for name, (_, sig) in self.meanings.items()}
 
 
+Seen = tuple[OpView, Signature]
+"""An operator as it stands in the graph, and what it means."""
+
+Chosen = tuple[tuple[OpStrategy, Placement], ...]
+"""The candidates of an operator."""
+
+Growing = tuple[tuple[int, ...], ...]
+"""Per tensor of an operator, inputs first: which of its dims grow with the batch."""
+
+
 def variables(
     graph: Graph,
     folded: Fold,
@@ -103,88 +113,117 @@ def variables(
     candidate of its class; operators without one take MindSpore's default. `limits`: what other
     candidates may be.
     """
-    meanings: dict[str, tuple[OpView, Signature]] = {}
-    views: dict[int, tuple[OpView, Signature]] = {}
-    for number, members in enumerate(folded.members):
-        seen = view(graph, members[0])
-        views[number] = (seen, read_outside(graph, members[0], signature(seen, rules)))
-        meanings.update((op.name, views[number]) for op in members)
-    signatures = {name: sig for name, (_, sig) in meanings.items()}
-    gradients = differentiable_sources(graph, signatures)
-    powers = _of_all(powers, folded)
-    by_default = cut_by_default(graph)
-    alike = regions(graph, meanings, by_default)
-    for number, members in enumerate(folded.members):
-        seen, sig = views[number]
-        miscompiled = frozenset(d for op in members for d in miscompiled_dims(graph, op, signatures, gradients))
-        whole = held_whole(sig) if members[0].name in alike else frozenset()
-        views[number] = (seen, replace(sig, miscompiled=miscompiled, fixed=sig.fixed | whole))
-    restriction = Restriction(graph, meanings, limits if fixed is None else FREE, pricer.family)
-    shared = _sharing_a_primitive(folded, views)
+    of = _Classes(graph, folded, pricer, rules, _of_all(powers, folded), fixed, limits)
     items: list[Variable] = []
     index: dict[str, int] = {}
     together: dict[int, NDArray[np.bool_]] = {}
-    same: dict[tuple, tuple] = {}
-    kinds: dict[tuple, int] = {}
-    in_blocks = {
-        _form(views[number][0]) for number, members in enumerate(folded.members) if members[0].block is not None
-    }
     for number, members in enumerate(folded.members):
-        seen, sig = views[number]
-        if not sig.shardable:
+        if not of.views[number][1].shardable:
             continue
+        one = of.variable(number)
+        if (on_grids := of.restriction.together(one.seen, one.signature, one.strategies)) is not None:
+            together[len(items)] = on_grids
+        index.update((op.name, len(items)) for op in members)
+        items.append(one)
+    return Variables(
+        tuple(items), index, of.meanings, of.gradients, pricer, of.powers, limits, of.by_default, together, of.alike,
+        rules,
+    )  # fmt: skip
+
+
+class _Classes:
+    """The classes of operators of a network, and what their candidates depend on beside themselves."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        folded: Fold,
+        pricer: Pricer,
+        rules: Mapping[str, Rule] | None,
+        powers: Mapping[Source, tuple[int, ...]],
+        fixed: Mapping[str, OpStrategy] | None,
+        limits: Limits,
+    ) -> None:
+        self.graph, self.members, self.pricer, self.powers, self.fixed = graph, folded.members, pricer, powers, fixed
+        self.meanings: dict[str, Seen] = {}
+        read = list[Seen]()
+        for members in folded.members:
+            seen = view(graph, members[0])
+            read.append((seen, read_outside(graph, members[0], signature(seen, rules))))
+            self.meanings.update((op.name, read[-1]) for op in members)
+        self.signatures = {name: sig for name, (_, sig) in self.meanings.items()}
+        self.gradients = differentiable_sources(graph, self.signatures)
+        self.by_default = cut_by_default(graph)
+        self.alike = regions(graph, self.meanings, self.by_default)
+        self.views = [self._held(seen, sig, members) for (seen, sig), members in zip(read, self.members, strict=True)]
+        self.restriction = Restriction(graph, self.meanings, limits if fixed is None else FREE, pricer.family)
+        self._shared = _sharing_a_primitive(folded, self.views)
+        self._in_blocks = {
+            _form(seen)
+            for (seen, _), members in zip(self.views, self.members, strict=True)
+            if members[0].block is not None
+        }
+        self._priced: dict[tuple, tuple[Chosen, list[tuple[Array, Array]]]] = {}
+        self._kinds: dict[tuple, int] = {}
+
+    def _held(self, seen: OpView, sig: Signature, members: Sequence[Op]) -> Seen:
+        """With the dims that are not to be cut: MindSpore computes something else then, or all of a region are whole there."""
+        every = (d for op in members for d in miscompiled_dims(self.graph, op, self.signatures, self.gradients))
+        whole = held_whole(sig) if members[0].name in self.alike else frozenset()
+        return seen, replace(sig, miscompiled=frozenset(every), fixed=sig.fixed | whole)
+
+    def variable(self, number: int) -> Variable:
+        """Class `number` with its candidates and their costs. InvalidStrategyError where MindSpore rejects its only one."""
+        members, (seen, sig) = self.members[number], self.views[number]
         sending: dict[int, list[Op]] = {}
         for op in members:
-            sending.setdefault(gradient_inputs(graph, signatures, gradients, op.name), []).append(op)
-        growing = _growing(graph, members[0], powers)
-        only = None
-        if fixed is not None:
-            only = fixed.get(members[0].name) or default_strategy(seen, sig, pricer.family.device_num)
-        elif any(op.name in by_default for op in members):
-            only = default_strategy(seen, sig, pricer.family.device_num)
-            _require_compiled(seen, sig, only, pricer.family.device_num)
+            products = gradient_inputs(self.graph, self.signatures, self.gradients, op.name)
+            sending.setdefault(products, []).append(op)
+        growing, only = _growing(self.graph, members[0], self.powers), self._only(seen, sig, members)
         # A block that has no twin has the choices of those that have.
-        regular = _form(seen) in in_blocks
-        by_samples = regular or not pricer.family.is_free_outside
+        regular = _form(seen) in self._in_blocks
+        by_samples = regular or not self.pricer.family.is_free_outside
         samples = _leading_dims(seen, sig, growing) if by_samples else frozenset()
-        goes_along = members[0].name in alike
-        grows = _growing_dims(seen, sig, growing)
-        idle = goes_along or number in shared or restriction.needs_idle(seen, sig, regular, samples, grows)
-        key = (
-            only,
-            idle,
-            goes_along,
-            *_form(seen),
-            sig.miscompiled,
-            sig.keeps_inputs,
-            sig.keeps_outputs,
-            tuple(sending),
-            growing,
-        )
-        if key not in same:
+        goes_along, grows = members[0].name in self.alike, _growing_dims(seen, sig, growing)
+        idle = goes_along or number in self._shared
+        idle = idle or self.restriction.needs_idle(seen, sig, regular, samples, grows)
+        flags = sig.miscompiled, sig.keeps_inputs, sig.keeps_outputs
+        key = (only, idle, goes_along, *_form(seen), *flags, tuple(sending), growing)
+        if key not in self._priced:
             # Many blocks alike decide little by little: there, fewer candidates make the search fast.
+            family = self.pricer.family
             if only is None:
-                chosen = candidates(seen, sig, pricer.family, regular, idle, samples)
+                chosen = candidates(seen, sig, family, regular, idle, samples)
             else:
-                chosen = ((only, place(seen, sig, only, pricer.family.device_num)),)
-            if sig.body is None:
-                same[key] = (chosen, [_own_costs(seen, sig, chosen, number, pricer, growing) for number in sending])
-            else:
-                same[key] = (chosen, [_inner_costs(graph, op, sig, gradients, pricer) for op, *_ in sending.values()])
-        chosen, seconds = same[key]
-        forward = seconds[0][0]
-        backward = tuple((tuple(ops), back_s) for ops, (_, back_s) in zip(sending.values(), seconds, strict=True))
-        index.update((op.name, len(items)) for op in members)
+                chosen = ((only, place(seen, sig, only, family.device_num)),)
+            self._priced[key] = chosen, self._seconds(seen, sig, chosen, sending, growing)
+        chosen, seconds = self._priced[key]
         strategies, placements = zip(*chosen, strict=True)
-        if (allowed := restriction.allowed(seen, sig, strategies)) is not None:
-            forward = np.where(allowed, forward, np.inf)
-        if (on_grids := restriction.together(seen, sig, strategies)) is not None:
-            together[len(items)] = on_grids
-        kind = kinds.setdefault(key, len(kinds))
-        items.append(Variable(members[0], members, seen, sig, strategies, placements, forward, backward, kind))
-    return Variables(
-        tuple(items), index, meanings, gradients, pricer, powers, limits, by_default, together, alike, rules
-    )
+        forward_s = seconds[0][0]
+        backward_s = tuple((tuple(ops), back_s) for ops, (_, back_s) in zip(sending.values(), seconds, strict=True))
+        if (allowed := self.restriction.allowed(seen, sig, strategies)) is not None:
+            forward_s = np.where(allowed, forward_s, np.inf)
+        kind = self._kinds.setdefault(key, len(self._kinds))
+        return Variable(members[0], members, seen, sig, strategies, placements, forward_s, backward_s, kind)
+
+    def _only(self, seen: OpView, sig: Signature, members: Sequence[Op]) -> OpStrategy | None:
+        """The only strategy of a class; None where there is a choice."""
+        device_num = self.pricer.family.device_num
+        if self.fixed is not None:
+            return self.fixed.get(members[0].name) or default_strategy(seen, sig, device_num)
+        if not any(op.name in self.by_default for op in members):
+            return None
+        only = default_strategy(seen, sig, device_num)
+        _require_compiled(seen, sig, only, device_num)
+        return only
+
+    def _seconds(
+        self, seen: OpView, sig: Signature, chosen: Chosen, sending: Mapping[int, Sequence[Op]], growing: Growing
+    ) -> list[tuple[Array, Array]]:
+        """Seconds of all that is `chosen`, forward and backward, for the members that send so many gradients."""
+        if sig.body is None:
+            return [_own_costs(seen, sig, chosen, products, self.pricer, growing) for products in sending]
+        return [_inner_costs(self.graph, op, sig, self.gradients, self.pricer) for op, *_ in sending.values()]
 
 
 def _require_compiled(seen: OpView, sig: Signature, only: OpStrategy, device_num: int) -> None:
@@ -197,7 +236,7 @@ def _require_compiled(seen: OpView, sig: Signature, only: OpStrategy, device_num
         )
 
 
-def _sharing_a_primitive(folded: Fold, views: Mapping[int, tuple[OpView, Signature]]) -> set[int]:
+def _sharing_a_primitive(folded: Fold, views: Sequence[Seen]) -> set[int]:
     """The classes of operators that share a primitive with others than their like: what suits all may leave devices idle."""
     users: dict[tuple[str, ...], dict[int, tuple]] = {}
     for number, members in enumerate(folded.members):
@@ -221,10 +260,6 @@ def _of_all(powers: Mapping[Source, tuple[int, ...]], folded: Fold) -> Mapping[S
     return found
 
 
-Growing = tuple[tuple[int, ...], ...]
-"""Per tensor of an operator, inputs first: which of its dims grow with the batch."""
-
-
 def _growing(graph: Graph, op: Op, powers: Mapping[Source, tuple[int, ...]]) -> Growing:
     if not powers:
         return ()
@@ -235,7 +270,7 @@ def _growing(graph: Graph, op: Op, powers: Mapping[Source, tuple[int, ...]]) -> 
 def _own_costs(
     op: OpView,
     sig: Signature,
-    chosen: tuple[tuple[OpStrategy, Placement], ...],
+    chosen: Chosen,
     products: int,
     pricer: Pricer,
     growing: Growing,
@@ -299,9 +334,7 @@ def _leading_dims(op: OpView, sig: Signature, growing: Growing) -> frozenset[str
     return frozenset(d[0] for d, powers in zip(dims, growing, strict=False) if d and d[0] and any(powers))
 
 
-def _combine_s(
-    chosen: Sequence[tuple[OpStrategy, Placement]], pricer: Pricer, outputs_B: Sequence[Array], backward: bool = False
-) -> Array:
+def _combine_s(chosen: Chosen, pricer: Pricer, outputs_B: Sequence[Array], backward: bool = False) -> Array:
     """Seconds of combining partial sums [members, candidates]; or those of the gradient's collective, which moves as many bytes:
     of a ReduceScatter an AllGather.
     """

@@ -56,7 +56,7 @@ def cell_graph_executor() -> Any:
     """MindSpore's compiler of cells; its module moved in 2.9."""
     import_mindspore()
     for module in ("mindspore.graph.api", "mindspore.common.api"):
-        if importlib.util.find_spec(module) is not None:
+        with suppress(ModuleNotFoundError):
             executor = getattr(importlib.import_module(module), "_cell_graph_executor", None)
             if executor is not None:
                 return executor

@@ -7,8 +7,8 @@ experts, and `lora`, a larger batch. Poster (Shen, Astaoui, Tachon, Li): `qwen72
 Llama-2 7B on 8 devices of Ascend 910B and 910C, over data, model and pipeline parallelism.
 
 Megatron's usual plan: see `hand_plans.megatron_usual`; `--tuned` adds the fastest of all its splits. `--verify` has MindSpore
-compile one rank of each stage of every plan shown, with few blocks. What the papers leave out (devices beyond one node, batch,
-sequence) is assumed, and said in the output.
+compile one rank of each stage of every plan shown, with few blocks. At the end stands a table of Markdown for each experiment.
+What the papers leave out (devices beyond one node, batch, sequence) is assumed, and said in the output.
 """
 
 import argparse
@@ -18,6 +18,7 @@ from dataclasses import replace
 
 from benchmarks.hand_plans import Hand, Task, experts, megatron_tuned, megatron_usual, priced, task
 from benchmarks.ratios import shown
+from benchmarks.results import markdown
 from ms_symtensor.cluster.load import load
 from ms_symtensor.errors import InfeasibleError, InputError, InvalidStrategyError
 from ms_symtensor.program.settings import OptimizerLevel
@@ -62,8 +63,7 @@ def attention(tuned: bool) -> Iterator[str | Row]:
     yield f"Llama-2 13B, self-attention to FlashAttention (published: {megatron} and {symtensor} tokens/s, 1.45)"
     for kind in ("self", "flash"):
         of = task("llama2_13b", load(NODE), 8, 8 * SAMPLES, attention=kind)
-        yield f"  {kind}"
-        yield from _compared(of, _ours(of), megatron_usual(of), tuned)
+        yield from _compared(of, _ours(of), megatron_usual(of), tuned, f", {kind} attention")
 
 
 def mixture(tuned: bool) -> Iterator[str | Row]:
@@ -131,13 +131,13 @@ def _grid(of: Task, micro_batch: int) -> tuple[tuple[str, Plan | None], ...]:
 
 
 def _compared(
-    of: Task, ours: Plan | None, usual: tuple[Hand, Plan] | None, tuned: bool, name: str = "Megatron"
+    of: Task, ours: Plan | None, usual: tuple[Hand, Plan] | None, tuned: bool, note: str = ""
 ) -> Iterator[str | Row]:
-    others: list[tuple[str, Plan | None]] = [(f"{name} {usual[0] if usual else ''}", usual[1] if usual else None)]
+    others: list[tuple[str, Plan | None]] = [(f"Megatron {usual[0] if usual else ''}", usual[1] if usual else None)]
     if tuned:
         best = megatron_tuned(of)
         others.append((f"tuned {best[0] if best else ''}", best[1] if best else None))
-    yield f"  {of.config.name}, {of.device_num} devices, batch {of.config.batch_size}, {of.config.seq_length} tokens"
+    yield f"  {of.config.name}, {of.device_num} devices, batch {of.config.batch_size}, {of.config.seq_length} tokens{note}"
     yield from _rows(of, ours, others)
 
 
@@ -193,6 +193,24 @@ def _verified(plan: Plan) -> tuple[bool, str]:
     return not wrong, text
 
 
+COLUMNS = "network, devices, batch", "plan", "step", "tokens/s", "of ours", "memory"
+
+
+def _cells(rows: Sequence[tuple[str, Row]]) -> Iterator[tuple[str, ...]]:
+    """Rows of a table from plans and their settings, each of which begins with our plan."""
+    before, ours_s = "", 0.0
+    for setting, (name, of, plan) in rows:
+        step_s, memory = plan.prediction.step_time_s, f"{plan.prediction.peak_memory_B / GIB:.1f} GiB"
+        ours_s = step_s if name == "ours" else ours_s
+        plan_text = f"ours: {shown(plan)}" if name == "ours" else name
+        tokens = f"{of.config.batch_size * of.config.seq_length / step_s:.0f}"
+        yield (
+            "" if setting == before else setting, plan_text, f"{step_s:.4g} s", tokens, f"{step_s / ours_s:.2f}",
+            memory if plan.prediction.fits else f"{memory}, does not fit",
+        )  # fmt: skip
+        before = setting
+
+
 EXPERIMENTS: dict[str, Callable[[bool], Iterator[str | Row]]] = {
     "generality": generality, "attention": attention, "mixture": mixture, "lora": lora, "qwen72b": qwen72b, "llama7b": llama7b,
 }  # fmt: skip
@@ -204,15 +222,21 @@ def main() -> int:
     parser.add_argument("--tuned", action="store_true", help="the fastest of all of Megatron's splits too (minutes)")
     parser.add_argument("--verify", action="store_true", help="have MindSpore compile every plan")
     chosen = parser.parse_args()
-    ok = True
+    ok, tables = True, list[str]()
     for name in chosen.experiments:
+        every, setting = list[tuple[str, Row]](), ""
         for item in EXPERIMENTS[name](chosen.tuned):
             if isinstance(item, str):
                 print(item, flush=True)
-            elif chosen.verify and item[2].prediction.fits:
+                setting = setting if item.startswith("    ") else item.strip()
+                continue
+            every.append((setting, item))
+            if chosen.verify and item[2].prediction.fits:
                 passed, text = _verified(item[2])
                 ok &= passed
                 print(f"      {'ok' if passed else 'WRONG'}: {text}", flush=True)
+        tables.append(markdown(COLUMNS, _cells(every)))
+    print("\n\n".join(["", *tables]))
     return 0 if ok else 1
 
 

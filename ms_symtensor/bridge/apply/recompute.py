@@ -3,18 +3,11 @@
 import operator
 from typing import Any
 
-from ms_symtensor.bridge.compiler.executor import RECOMPUTE_SCOPE
+from ms_symtensor.bridge.compiler.executor import RECOMPUTE_FLAGS, RECOMPUTE_SCOPE
 from ms_symtensor.program.settings import Recompute
 
 _UNDO = "_symtensor_before_recompute"  # on a cell whose recompute was set here
-_CELL_STATE = (
-    "_scope",
-    "_has_config_recompute",
-    "_recompute_cell",
-    "_func_graph_flags",
-    "output_recompute",
-    "output_no_recompute",
-)
+_CELL_STATE = ("_scope", "_has_config_recompute", "_recompute_cell", "_func_graph_flags", *RECOMPUTE_FLAGS)
 _WORK, _COMMUNICATION = "recompute", "recompute_comm_op"
 """What MindSpore marks primitives with: whether their work, and the collectives around them, are recomputed."""
 _MARKS = (_WORK, _COMMUNICATION, "slice_activation")
@@ -85,7 +78,7 @@ def unset_recompute(cell: Any, by_hand: bool = False) -> None:
 def _unset_by_hand(owner: Any) -> None:
     """`owner` as MindSpore makes it."""
     owner.__dict__.update(_has_config_recompute=False, _recompute_cell=None)
-    for name in ("output_recompute", "output_no_recompute"):
+    for name in RECOMPUTE_FLAGS:
         owner.__dict__.pop(name, None)
         (owner.__dict__.get("_func_graph_flags") or {}).pop(name, None)
     scope = owner.__dict__.get("_scope")

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from ms_symtensor.bridge.capture.capture import primitives_of
+from ms_symtensor.bridge.compiler.executor import RECOMPUTE_FLAGS
 from ms_symtensor.ops.registry import Rule, signature
 from ms_symtensor.ops.signature import view
 from ms_symtensor.program.recomputation import OUTSIDE, name_in_block
@@ -74,7 +75,8 @@ def _sliced(ops: list[Op], primitives: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _is_marked(cell: Any) -> bool:
     """Whether `recompute()` was called on this very cell: its children have no such flag."""
-    return "output_recompute" in (cell.__dict__.get("_func_graph_flags") or {})
+    flags = cell.__dict__.get("_func_graph_flags") or {}
+    return any(name in flags for name in RECOMPUTE_FLAGS)
 
 
 def _recomputes_work(graph: Graph, op: Op, primitive: Any, marked: set[tuple[str, ...]]) -> bool:

@@ -1,6 +1,6 @@
-"""Does everything hold in every supported MindSpore? The 22 sample cases of benchmarks/exactness.py in four environments.
+"""Does everything hold in every supported MindSpore? The 22 sample cases of benchmarks/exactness.py in six environments.
 
-    python -m benchmarks.versions [--versions 2.7.1 2.8.0 2.9.0 2.10.0] [--environments DIR] [--python 2.8.0=/path/python …]
+    python -m benchmarks.versions [--versions 2.7.0 2.10.0 …] [--environments DIR] [--python 2.8.0=/path/python …]
 
 Makes a virtual environment per version in DIR (one that is there is used again), or uses the interpreters given. Every
 environment runs on its own; exit code 1 if one of them fails.
@@ -13,7 +13,7 @@ import venv
 from collections.abc import Sequence
 from pathlib import Path
 
-VERSIONS = ("2.7.1", "2.8.0", "2.9.0", "2.10.0")
+VERSIONS = ("2.7.0", "2.7.1", "2.7.2", "2.8.0", "2.9.0", "2.10.0")
 ROOT = Path(__file__).parents[1]
 
 

@@ -1,4 +1,5 @@
-"""Does everything hold in every supported MindSpore? The 22 sample cases of benchmarks/exactness.py in six environments.
+"""Does everything hold in every supported MindSpore? The 22 sample cases of benchmarks/exactness.py in six environments, and the
+tests of what is read from a user's network and set on it.
 
     python -m benchmarks.versions [--versions 2.7.0 2.10.0 …] [--environments DIR] [--python 2.8.0=/path/python …]
 
@@ -15,6 +16,10 @@ from pathlib import Path
 
 VERSIONS = ("2.7.0", "2.7.1", "2.7.2", "2.8.0", "2.9.0", "2.10.0")
 ROOT = Path(__file__).parents[1]
+COMMANDS = (
+    ("benchmarks.exactness", "--sample"),
+    ("pytest", "-q", "-m", "not matrix", "tests/bridge/capture", "tests/bridge/apply"),
+)
 
 
 def interpreter(version: str, environments: Path) -> Path:
@@ -25,16 +30,16 @@ def interpreter(version: str, environments: Path) -> Path:
         venv.create(directory, with_pip=True)
     installed = directory / "installed"
     if not installed.exists():
-        packages = ["--editable", f"{ROOT}[mindspore]", f"mindspore=={version}"]
+        packages = ["--editable", f"{ROOT}[mindspore,test]", f"mindspore=={version}"]
         subprocess.run([python, "-m", "pip", "install", "--quiet", *packages], check=True)
         installed.touch()
     return python
 
 
 def run(version: str, python: Path) -> bool:
-    """Whether all sample cases agree with this MindSpore; its table is printed."""
+    """Whether all sample cases and tests agree with this MindSpore; what they print is shown."""
     print(f"== MindSpore {version} ({python})", flush=True)
-    return subprocess.run([python, "-m", "benchmarks.exactness", "--sample"], cwd=ROOT).returncode == 0
+    return not any([subprocess.run([python, "-m", *command], cwd=ROOT).returncode for command in COMMANDS])
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

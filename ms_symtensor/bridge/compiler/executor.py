@@ -48,7 +48,7 @@ _CELL_STATE = (
 _LAZY_INLINE = "_cell_init_args"  # an attribute that the decorator sets, and cell_attr_register without its prefix
 _LAZY_INLINE_PREFIX = "lazy_inline_"
 RECOMPUTE_SCOPE = "recompute_"  # what `Cell.recompute()` writes before the scope's name
-RECOMPUTE_FLAGS = ("output_recompute", "output_no_recompute")  # its flag on that very cell; the latter up to 2.9
+RECOMPUTE_FLAGS = ("output_recompute", "output_no_recompute")  # its flag on that very cell; the latter up to 2.8
 _CUT_IN_PLACE = frozenset({"out_channel", "group"})  # attributes of convolutions
 _phase_number = count()
 

@@ -12,6 +12,7 @@ What the papers leave out (devices beyond one node, batch, sequence) is assumed,
 """
 
 import argparse
+import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -63,7 +64,7 @@ def attention(tuned: bool) -> Iterator[str | Row]:
     yield f"Llama-2 13B, self-attention to FlashAttention (published: {megatron} and {symtensor} tokens/s, 1.45)"
     for kind in ("self", "flash"):
         of = task("llama2_13b", load(NODE), 8, 8 * SAMPLES, attention=kind)
-        yield from _compared(of, _ours(of), megatron_usual(of), tuned, f", {kind} attention")
+        yield from _compared(of, _ours(of), megatron_usual(of), tuned)
 
 
 def mixture(tuned: bool) -> Iterator[str | Row]:
@@ -130,14 +131,12 @@ def _grid(of: Task, micro_batch: int) -> tuple[tuple[str, Plan | None], ...]:
     return tuple(sorted(known, key=lambda one: (not one[1].prediction.fits, one[1].prediction.step_time_s)))  # type: ignore[union-attr]
 
 
-def _compared(
-    of: Task, ours: Plan | None, usual: tuple[Hand, Plan] | None, tuned: bool, note: str = ""
-) -> Iterator[str | Row]:
+def _compared(of: Task, ours: Plan | None, usual: tuple[Hand, Plan] | None, tuned: bool) -> Iterator[str | Row]:
     others: list[tuple[str, Plan | None]] = [(f"Megatron {usual[0] if usual else ''}", usual[1] if usual else None)]
     if tuned:
         best = megatron_tuned(of)
         others.append((f"tuned {best[0] if best else ''}", best[1] if best else None))
-    yield f"  {of.config.name}, {of.device_num} devices, batch {of.config.batch_size}, {of.config.seq_length} tokens{note}"
+    yield f"  {_setting(of)}"
     yield from _rows(of, ours, others)
 
 
@@ -193,22 +192,28 @@ def _verified(plan: Plan) -> tuple[bool, str]:
     return not wrong, text
 
 
-COLUMNS = "network, devices, batch", "plan", "step", "tokens/s", "of ours", "memory"
+COLUMNS = "network, devices, batch", "plan", "step", "tokens/s", "step / ours", "memory"
 
 
-def _cells(rows: Sequence[tuple[str, Row]]) -> Iterator[tuple[str, ...]]:
-    """Rows of a table from plans and their settings, each of which begins with our plan."""
-    before, ours_s = "", 0.0
-    for setting, (name, of, plan) in rows:
-        step_s, memory = plan.prediction.step_time_s, f"{plan.prediction.peak_memory_B / GIB:.1f} GiB"
-        ours_s = step_s if name == "ours" else ours_s
-        plan_text = f"ours: {shown(plan)}" if name == "ours" else name
-        tokens = f"{of.config.batch_size * of.config.seq_length / step_s:.0f}"
+def _cells(rows: Sequence[Row]) -> Iterator[tuple[str, ...]]:
+    """Rows of a table: our plan for a setting, if there is one, then the others for it."""
+    before, ours_s = "", math.nan
+    for name, of, plan in rows:
+        setting, step_s, is_ours = _setting(of), plan.prediction.step_time_s, name == "ours"
+        ours_s = step_s if is_ours else ours_s if setting == before else math.nan
+        memory = f"{plan.prediction.peak_memory_B / GIB:.1f} GiB"
         yield (
-            "" if setting == before else setting, plan_text, f"{step_s:.4g} s", tokens, f"{step_s / ours_s:.2f}",
+            "" if setting == before else setting, f"ours: {shown(plan)}" if is_ours else name, f"{step_s:.4g} s",
+            f"{of.config.batch_size * of.config.seq_length / step_s:.0f}", f"{step_s / ours_s:.2f}",
             memory if plan.prediction.fits else f"{memory}, does not fit",
         )  # fmt: skip
         before = setting
+
+
+def _setting(of: Task) -> str:
+    config = of.config
+    size = f"batch {config.batch_size} of {config.seq_length} tokens"
+    return f"{config.name}, {of.device_num} devices of {of.cluster.name}, {size}, {config.attention} attention"
 
 
 EXPERIMENTS: dict[str, Callable[[bool], Iterator[str | Row]]] = {
@@ -224,18 +229,17 @@ def main() -> int:
     chosen = parser.parse_args()
     ok, tables = True, list[str]()
     for name in chosen.experiments:
-        every, setting = list[tuple[str, Row]](), ""
+        rows = list[Row]()
         for item in EXPERIMENTS[name](chosen.tuned):
             if isinstance(item, str):
                 print(item, flush=True)
-                setting = setting if item.startswith("    ") else item.strip()
                 continue
-            every.append((setting, item))
+            rows.append(item)
             if chosen.verify and item[2].prediction.fits:
                 passed, text = _verified(item[2])
                 ok &= passed
                 print(f"      {'ok' if passed else 'WRONG'}: {text}", flush=True)
-        tables.append(markdown(COLUMNS, _cells(every)))
+        tables.append(markdown(COLUMNS, _cells(rows)))
     print("\n\n".join(["", *tables]))
     return 0 if ok else 1
 

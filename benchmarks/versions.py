@@ -28,7 +28,7 @@ def interpreter(version: str, environments: Path) -> Path:
     python = directory / "bin" / "python"
     if not python.exists():
         venv.create(directory, with_pip=True)
-    installed = directory / "installed"
+    installed = directory / "installed_with_tests"
     if not installed.exists():
         packages = ["--editable", f"{ROOT}[mindspore,test]", f"mindspore=={version}"]
         subprocess.run([python, "-m", "pip", "install", "--quiet", *packages], check=True)

@@ -185,8 +185,7 @@ class _Classes:
         by_samples = regular or not self.pricer.family.is_free_outside
         samples = _leading_dims(seen, sig, growing) if by_samples else frozenset()
         goes_along, grows = members[0].name in self.alike, _growing_dims(seen, sig, growing)
-        idle = goes_along or number in self._shared
-        idle = idle or self.restriction.needs_idle(seen, sig, regular, samples, grows)
+        idle = goes_along or number in self._shared or self.restriction.needs_idle(seen, sig, regular, samples, grows)
         flags = sig.miscompiled, sig.keeps_inputs, sig.keeps_outputs
         key = (only, idle, goes_along, *_form(seen), *flags, tuple(sending), growing)
         if key not in self._priced:

@@ -162,7 +162,7 @@ def test_each_function_gives_what_that_of_ops_gives(name: str) -> None:
 
 
 def test_afterwards_all_is_as_it_was() -> None:
-    with pytest.raises(RuntimeError, match="Arange"):
+    with pytest.raises(RuntimeError, match="Arange unregistered|Not found op .*Arange"):
         mint.arange(4)
         ms.runtime.synchronize()
 

@@ -23,7 +23,7 @@ class Borders:
     `received`: inputs of the part, by name. `sent`: sources and the stages that want them. Parameters that several stages
     read belong to the first of them: `parameters_received` and `parameters_sent` by name. `results`: operators whose output
     leaves their block, in the whole network. `gathered`: parameters of `@lazy_inline`, of which a rank's
-    share is sent: every stage gathers for itself.
+    share is sent: every stage gathers for itself. `is_interleaved`: the stage holds several model chunks.
     """
 
     received: Mapping[str, Received] = field(default_factory=dict)
@@ -32,6 +32,7 @@ class Borders:
     parameters_sent: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     results: frozenset[str] = frozenset()
     gathered: frozenset[str] = frozenset()
+    is_interleaved: bool = False
 
 
 NO_BORDERS = Borders()

@@ -39,8 +39,8 @@ def partition(
     half = forward(graph, plan, known, borders)
     built = half.builder
     outside = read_from_outside(graph)
-    in_pipeline, in_stages = borders is not NO_BORDERS, bool(borders.received or borders.sent)
-    built.nodes = merge_gathers(built.nodes, built.tensors, half.loss, outside, in_stages)
+    in_pipeline = borders is not NO_BORDERS
+    built.nodes = merge_gathers(built.nodes, built.tensors, half.loss, outside, borders.is_interleaved)
     backward(half, plan.settings, in_pipeline)
     if plan.settings.optimizer_level is OptimizerLevel.LEVEL3:
         in_shared = {name for name, placed in half.parameters.items() if placed.in_shared_block}

@@ -15,7 +15,7 @@ def merge_gathers(
     tensors: Sequence[TensorType],
     result: int,
     outside: Outside = None,
-    in_stages: bool = False,
+    is_interleaved: bool = False,
 ) -> list[Node]:
     """The forward nodes after MindSpore's pass that merges AllGathers, which runs before differentiation.
 
@@ -23,8 +23,9 @@ def merge_gathers(
     output and element type, with the same ranks, and the same Reshape (or none) right before. One that differs keeps all of
     them apart, and so does each its own gradient. Those that read it from outside of a cell with side effects are for
     themselves, too. `result` is the tensor that the network returns. The first one decides
-    whether it is recomputed. `in_stages`: the nodes are those of one of several pipeline stages. There a block is a graph of its
-    own at that time: what comes from outside of it is made by no operator of that graph, and all AllGathers of it stay.
+    whether it is recomputed. `is_interleaved`: the nodes are those of a pipeline stage of several model chunks. There a block is
+    a graph of its own at that time: what comes from outside of it is made by no operator of that graph, and all AllGathers of it
+    stay.
     """
     producer = {t: n for n in nodes for t in n.outputs}
 
@@ -41,7 +42,7 @@ def merge_gathers(
     gathers: dict[tuple[int, bool], list[Node]] = {}
     for node in nodes:
         if node.kind == "AllGather" and node.role is Role.MOVE and (made := root(node.inputs[0])) in producer:
-            if in_stages and node.block is not None and producer[made].block != node.block:
+            if is_interleaved and node.block is not None and producer[made].block != node.block:
                 continue
             is_outside = outside is not None and outside(producer[made].op, node.op)
             gathers.setdefault((producer[made].outputs[0], is_outside), []).append(node)

@@ -80,6 +80,7 @@ def stage_graphs(
             parameters_sent={name: on[1:] for name, on in readers.items() if on[0] == stage and len(on) > 1},
             results=frozenset(c.source.op for c in leaving),
             gathered=frozenset(p.name for p in graph.parameters if p.in_shared_block),
+            is_interleaved=pipeline.interleave > 1,
         )
         if stage not in parts:
             ops = [op for op in graph.ops if any(run % pipeline.stage_num == stage for run in runs[op.name])]

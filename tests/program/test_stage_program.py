@@ -238,13 +238,13 @@ def test_a_scalar_crosses_no_border():
         partition_stages(graph, (stage,) * 2, Pipeline(runs_of((1, 1)), 2))
 
 
-@pytest.mark.parametrize(("layers", "gathers"), [((2, 2), 4), ((4,), 2)])
-def test_what_a_block_gathers_of_another_one_has_a_gradient_for_each_reader_in_stages(layers, gathers):
+@pytest.mark.parametrize(("runs", "gathers"), [(runs_of((4,)), 2), (runs_of((2, 2)), 2), (runs_of((1,) * 4, 2), 4)])
+def test_what_a_block_gathers_of_another_one_has_a_gradient_for_each_reader_in_model_chunks(runs, gathers):
     config = replace(small_config_of("llama2_7b"), num_layers=4, branch_norm="after")
     graph = build_graph(config)
     cuts = megatron_strategy(graph, config, 2, 2, True)
     stage = StagePlan({n: OpStrategy(*c) for n, c in cuts.items()}, Settings(4))
-    *_, last = partition_stages(graph, (stage,) * len(layers), Pipeline(runs_of(layers), 2))
+    *_, last = partition_stages(graph, (stage,) * len(runs), Pipeline(runs, 2))
     backward = (n for n in last.micro.nodes if n.kind == "ReduceScatter" and n.phase is Phase.BACKWARD)
     # Query, key and value read what the block before made; gate and up what their own block did.
     assert Counter(n.block for n in backward if n.role is Role.MOVE)[graph.blocks[-1]] == gathers

@@ -4,7 +4,7 @@ import weakref
 import pytest
 
 from ms_symtensor.cluster.load import load
-from ms_symtensor.garbage_collection import no_garbage_collection
+from ms_symtensor.garbage_collection import has_frozen, no_garbage_collection
 from ms_symtensor.models import planned, resolve
 from ms_symtensor.search.constraints.request import Request
 
@@ -44,7 +44,19 @@ def test_what_was_made_before_is_not_looked_through_inside() -> None:
         assert gone() is not None
     gc.collect()
     assert gone() is None
-    assert gc.get_freeze_count() == 0
+    assert not has_frozen()
+
+
+def test_what_somebody_has_frozen_stays_so() -> None:
+    assert not has_frozen()  # Python 3.12 counts its own immortal objects as frozen
+    gc.freeze()
+    try:
+        with no_garbage_collection():
+            assert has_frozen()
+        assert has_frozen()
+    finally:
+        gc.unfreeze()
+    assert not has_frozen()
 
 
 @pytest.mark.parametrize(("name", "batch"), [("llama2_7b", 8), ("llama2_13b", 32)])

@@ -14,6 +14,7 @@ from typing import Any
 
 from ms_symtensor.bridge.compiler.node_graph import Node, NodeGraph
 from ms_symtensor.bridge.compiler.stop_gradient import STAND_IN
+from ms_symtensor.garbage_collection import has_frozen
 from ms_symtensor.tensor.copies import Copies, copy_name
 from ms_symtensor.tensor.graph import Attribute, OpOutput, ParameterRef, Source, flat, replaced
 
@@ -68,7 +69,7 @@ def _of_functions() -> "weakref.WeakSet[Any]":
 
 def _objects() -> list[Any]:
     """All objects: Python lists none that is frozen (`gc.freeze`)."""
-    is_frozen = gc.get_freeze_count() > 0
+    is_frozen = has_frozen()
     gc.unfreeze()
     found = gc.get_objects()
     if is_frozen:

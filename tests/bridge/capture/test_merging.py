@@ -9,6 +9,7 @@ from mindspore import Tensor, nn, ops
 from ms_symtensor.bridge.capture import merging
 from ms_symtensor.bridge.capture.capture import capture
 from ms_symtensor.errors import InputError
+from ms_symtensor.garbage_collection import has_frozen
 from ms_symtensor.tensor.copies import COPIES
 from ms_symtensor.tensor.graph_file import from_json, to_json
 
@@ -41,14 +42,18 @@ def test_who_reads_which_copy():
 
 
 def test_primitives_that_are_frozen_are_found():
+    x = Tensor(np.ones((4, 8), np.float32))
     merging._of_functions.cache_clear()
     gc.freeze()
     try:
-        graph = capture(Twice(), Tensor(np.ones((4, 8), np.float32)))
-        assert gc.get_freeze_count()
+        graph = capture(Twice(), x)
+        assert has_frozen()
     finally:
         gc.unfreeze()
     assert [name for name, _ in graph.attributes] == [COPIES]
+    merging._of_functions.cache_clear()
+    assert capture(Twice(), x) == graph
+    assert not has_frozen()
 
 
 def test_damaged_copies_are_refused():

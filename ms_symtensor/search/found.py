@@ -177,7 +177,7 @@ def _considered(report: Found, planned: Estimate, prediction: Prediction) -> tup
         one = planned if shape == planned.shape else best.get(shape)
         if one is None:
             return plain
-        peak_B = prediction.peak_memory_B if one is planned else int(one.peak_memory_B)
+        peak_B = prediction.peak_memory_B if one is planned else round(one.peak_memory_B)
         return replace(plain, step_time_s=one.step_time_s, peak_memory_B=peak_B, time_s=one.time_s)
 
     return tuple(sorted(map(described, report.space), key=lambda one: one.rank))

@@ -1,6 +1,8 @@
 """A network at any batch, from its graphs at two: what depends on the batch is in proportion to it."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from ms_symtensor.errors import InputError
@@ -23,7 +25,7 @@ class Scaling:
         """
         if batch == self.batch:
             return self.graph
-        if [op.name for op in self.graph.ops] != [op.name for op in self.other.ops]:
+        if [op.type for op in self.graph.ops] != [op.type for op in self.other.ops]:
             raise InputError(f"{self._both} it has other operators, not the same ones of other sizes")
         found = {f.name: self._scaled(getattr(self.graph, f.name), getattr(self.other, f.name), f.name, batch)
                  for f in fields(Graph) if f.name != "ops"}  # fmt: skip
@@ -34,8 +36,13 @@ class Scaling:
     def _both(self) -> str:
         return f"at {self.batch} and {self.other_batch} samples"
 
+    @cached_property
+    def _names(self) -> Mapping[str, str]:
+        """What operators of `other` are called in `graph`: MindSpore 2.8 and 2.9 do not always give functions the same scope."""
+        return {other.name: one.name for one, other in zip(self.graph.ops, self.other.ops, strict=True)}
+
     def _scaled(self, one: Any, other: Any, where: str, batch: int) -> Any:
-        if one == other:
+        if one == other or (isinstance(other, str) and self._names.get(other) == one):
             return one
         if type(one) is type(other):
             if isinstance(one, int) and one * self.other_batch == other * self.batch and one * batch % self.batch == 0:

@@ -41,6 +41,18 @@ def test_other_operators_are_told():
         Scaling(products(8), 8, less, 4).at(2)
 
 
+def test_operators_may_have_other_names():
+    """MindSpore 2.9 calls what `ops.split` makes by the block of whichever call it saw first."""
+
+    def named(batch, name):
+        kind = TensorType((batch, 4), "float32")
+        ops = Op(name, "ReLU", (InputRef("x"),), (kind,)), Op("last", "ReLU", (OpOutput(name),), (kind,))
+        return Graph("Net", (("x", kind),), (), ops, OpOutput("last"))
+
+    scaling = Scaling(named(8, "Default/ReLU-op0"), 8, named(4, "Default/blocks-CellList/1-Block/ReLU-op0"), 4)
+    assert scaling.at(2) == named(2, "Default/ReLU-op0")
+
+
 def test_what_does_not_divide_is_told():
     half = [Graph("Net", (("x", TensorType((batch // 2,), "float32")),), (), (), InputRef("x")) for batch in (8, 4)]
     assert Scaling(half[0], 8, half[1], 4).at(6).inputs == (("x", TensorType((3,), "float32")),)

@@ -57,7 +57,7 @@ class _Printer(MathMLPresentationPrinter):
 
     def _print_Float(self, expr: sympy.Float) -> Any:
         whole = int(expr)
-        return self._print_Integer(sympy.Integer(whole)) if whole == expr else super()._print_Float(expr)
+        return self._print(sympy.Integer(whole)) if whole == expr else super()._print_Float(expr)
 
     def _print_Piecewise(self, expr: sympy.Piecewise) -> Any:
         brace, rows = self.dom.createElement("mo"), self.dom.createElement("mtable")

@@ -139,6 +139,7 @@ def test_free_layouts_are_not_written_for_mindformers(tmp_path: Path, capsys) ->
 
 
 def test_nobody_is_sent_to_a_target_that_has_no_such_network(tmp_path: Path, capsys) -> None:
+    pytest.importorskip("mindspore")
     small = ["lstm_lm", "--seq-length", "4", "--device-num", "2", "--out", str(tmp_path)]
     assert main(["plan", *small, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["not_written"] == []

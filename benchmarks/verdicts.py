@@ -1,5 +1,6 @@
 """What MindSpore's compiler says of a plan of the zoo, with few of its blocks."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from ms_symtensor.bridge.judge.fewer_blocks import fewer_blocks
@@ -19,11 +20,10 @@ def verdicts(plan: Plan, blocks: int) -> tuple[Verdict, ...]:
     return (verify(fewer.plan, fewer.graph, plan.device_num // 2),)
 
 
-def judged(plan: Plan, blocks: int = BLOCKS) -> dict[str, Any]:
+def judgement(found: Sequence[Verdict]) -> dict[str, Any]:
     """How many ranks were compiled, in how many seconds, how many collectives they have, and what is wrong in a few words: a plan
     that is rejected, a rank that differs from the prediction, a gradient that is not summed.
     """
-    found = verdicts(plan, blocks)
     compared = [v.comparison for v in found if v.comparison is not None]
     wrong = [f"rank {v.rank}: {v.reason or 'differs'}"[:300] for v in found if not v.passed]
     wrong += [
@@ -34,3 +34,8 @@ def judged(plan: Plan, blocks: int = BLOCKS) -> dict[str, Any]:
         "ranks": len(found), "wrong": wrong, "collectives": sum(one.compiled_collectives for one in compared),
         "seconds": round(sum(v.compile_time_s for v in found), 1),
     }  # fmt: skip
+
+
+def judged(plan: Plan, blocks: int = BLOCKS) -> dict[str, Any]:
+    """The judgement of a plan, with at most so many `blocks` of every run of equal ones."""
+    return judgement(verdicts(plan, blocks))

@@ -14,7 +14,7 @@ from ms_symtensor.program.forward import Forward
 from ms_symtensor.program.gradients import ADDED, PASSED_ON, passes_on
 from ms_symtensor.program.program import Node, ParameterPlacement, Phase, Role
 from ms_symtensor.program.reading import Weight
-from ms_symtensor.program.scratch import LOOKED_UP, masked, scratch
+from ms_symtensor.program.scratch import BY_DIVIDEND, LOOKED_UP, masked, scratch
 from ms_symtensor.program.settings import OptimizerLevel, Settings
 from ms_symtensor.tensor.dtype import size_B
 from ms_symtensor.tensor.graph import TensorType
@@ -177,6 +177,8 @@ class _Differentiator:
         if node.kind in LOOKED_UP and placement is not None and placement.partial is not None:
             table = 0 if wanted[0] in uncounted else math.prod(inputs[0])
             beside, reads = masked(math.prod(result.shape), table), incoming
+        elif node.kind in BY_DIVIDEND:
+            reads = incoming
         if beside.elements:
             tensor = TensorType((beside.elements,), result.dtype)
             self.builder.scratch(tensor, reads if beside.read_first else ())

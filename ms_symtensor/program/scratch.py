@@ -41,6 +41,9 @@ BATCHED = TRANSPOSING | {"BatchMatMul"}
 SUMMED = {"Div": 1, "Maximum": 0, "Minimum": 0, "Mul": 0, "Pow": 1, "RealDiv": 1, "Sub": 1, "SubExt": 1}
 """Operators whose gradient is computed for every element of the result and summed up for an input that was broadcast, from which
 input on. Of others the incoming gradient is summed up."""
+BY_DIVIDEND = frozenset({"RealDiv"})
+"""The gradient of the divisor is made of that of the dividend: the incoming one need not be there any more. Of Div it is made of
+the incoming one."""
 MEANS = {"ReduceMean": 1, "MeanExt": 1, "VarMean": 2, "StdMean": 2}
 """Their incoming gradient is broadcast, and then divided: so many tensors of the size of the input lie beside the result."""
 LOOKED_UP = frozenset({"Embedding", "Gather"})
@@ -58,7 +61,7 @@ def before_sum(kind: str, shape: Shape, result: Shape) -> Shape:
 
 class Scratch(NamedTuple):
     """So many elements lie beside a gradient and beside what it reads. `read_first`: what it reads of the forward pass (of a
-    masked look-up: the incoming gradient) need not be there any more when it is.
+    masked look-up and of a division: the incoming gradient) need not be there any more when it is.
     """
 
     elements: int
@@ -105,6 +108,8 @@ def scratch(
         factors = FACTORS[kind]
         tensors = (factors.alone if is_alone else factors.tensors) + (computed != own)
         return Scratch(tensors * whole + factors.masks * whole // size_B, factors.from_all and is_alone)
+    if kind in BY_DIVIDEND and computed != own:
+        return Scratch(computed, not is_alone)
     if kind in MEANS:
         return Scratch(MEANS[kind] * own)
     # Rows along another dim than the first one are added up along the first, and then transposed.

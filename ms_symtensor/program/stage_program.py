@@ -66,7 +66,9 @@ class StageProgram:
         """Whether `node` of `micro` runs once in a step, whatever the number of micro-batches."""
         once = node.role is Role.WEIGHT or (node.role is Role.BORDER and node.parameter is not None)
         merges_back = self.pipeline.stage_num == 1 and not self._is_lazy
-        merges = self.pipeline.interleave == 1 and (node.phase is Phase.FORWARD or merges_back)
+        # What is recomputed waits for the gradients of its own micro-batch.
+        merges = node.phase is Phase.FORWARD or (node.phase is Phase.BACKWARD and merges_back)
+        merges = merges and self.pipeline.interleave == 1
         if merges and node.outputs:
             once = once or self._varying.isdisjoint(node.outputs)
         if node.role is Role.SYNC and node.kind in COLLECTIVES:

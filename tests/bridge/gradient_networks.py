@@ -152,3 +152,45 @@ class Spread(nn.Cell):
 
     def construct(self, x):
         return ops.matmul(x, self.w).mean(1).mean()
+
+
+class Shared(nn.Cell):
+    """What is divided by its own sum, as a softmax in single operators is."""
+
+    def __init__(self):
+        super().__init__()
+        self.divide = ops.RealDiv()
+        self.w, self.v = (Parameter(empty, name=name) for name, empty in (("w", zeros(8, 256)), ("v", zeros(256, 8))))
+
+    def construct(self, x):
+        y = ops.exp(ops.matmul(x, self.w))
+        return ops.matmul(self.divide(y, y.sum(-1, keepdims=True)), self.v).mean()
+
+
+class Clipped(nn.Cell):
+    """Recomputed blocks whose result is clipped: MindSpore has one tensor of zeros for the gradients of all."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.CellList([ClippedBlock() for _ in range(4)])
+        for layer in self.layers:
+            layer.recompute()
+
+    def construct(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return x.mean()
+
+
+class ClippedBlock(nn.Cell):
+    def __init__(self):
+        super().__init__()
+        self.w, self.v = (Parameter(empty, name=name) for name, empty in (("w", zeros(8, 256)), ("v", zeros(256, 8))))
+
+    def construct(self, x):
+        y = ops.matmul(ops.exp(ops.matmul(x, self.w)), self.v)
+        return x + ops.minimum(y, ms.Tensor(7.0, ms.float32))
+
+
+def zeros(*shape):
+    return initializer("zeros", shape, ms.float32)

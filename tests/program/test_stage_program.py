@@ -97,6 +97,33 @@ def test_beside_views_every_micro_batch_of_one_stage_does_what_depends_on_weight
     assert on_a_weight((4,), block=view) == {"AllGather": 3}
 
 
+def test_what_a_block_makes_of_weights_is_recomputed_for_every_micro_batch():
+    """MindSpore has it wait for the gradients of its own micro-batch; ahead of that it is one for all."""
+    kind, x, ops = TensorType((16, 16), "float32"), InputRef("x"), list[Op]()
+    for number in range(2):
+        block = f"blocks.{number}"
+        cell, scope = ("blocks", str(number)), f"Default/blocks-CellList/{number}-Block"
+        weight = Op(
+            f"{scope}/ReLU-op0", "ReLU", (ParameterRef(block),), (kind,), cell=cell, primitive="relu", block=block
+        )
+        source = OpOutput(ops[-1].name) if ops else x
+        product = Op(
+            f"{scope}/Mul-op0", "Mul", (source, OpOutput(weight.name)), (kind,), cell=cell, primitive="mul", block=block
+        )
+        ops += [weight, product]
+    loss = Op("Default/ReduceSum-op0", "ReduceSum", (OpOutput(ops[-1].name), Constant((0, 1))), (TensorType((), "float32"),),
+              cell=("sum",), primitive="sum")  # fmt: skip
+    weights = tuple(Parameter(f"blocks.{number}", kind) for number in range(2))
+    graph = Graph("Net", (("x", kind),), weights, (*ops, loss), OpOutput(loss.name))
+    cuts = {op.name: OpStrategy(((2, 1),) if op.type == "ReLU" else ((1, 2), (1, 2))) for op in ops}
+    plan = StagePlan(
+        cuts | {loss.name: OpStrategy(((1, 2),))}, Settings(2, recompute={b: Recompute() for b in graph.blocks})
+    )
+    (only,) = partition_stages(graph, (plan,), Pipeline(runs_of((2,)), 3))
+    found = Counter(c.phase for c in only.collectives(0) if c.op == ops[3].name)
+    assert (found[Phase.FORWARD], found[Phase.RECOMPUTE]) == (1, 3)
+
+
 def test_work_is_done_for_every_micro_batch_and_gradients_are_summed_once():
     first, _ = programs()
     sums = [c for c in first.collectives(0) if c.parameter == "layers.0.attention.query.weight"]

@@ -44,8 +44,9 @@ def transposed_ahead(program: CompiledProgram) -> set[str]:
 def backward_ranks(program: CompiledProgram) -> dict[str, float]:
     """The place of every node of the backward pass: gradients go backwards through the forward operators.
 
-    MindSpore marks a gradient with its forward operator. A sum of gradients comes right before its first reader, anything
-    else without a mark (its forward operator was a duplicate and is gone) right after what it reads.
+    MindSpore marks a gradient with its forward operator. A sum of gradients comes right before its first reader, as does what
+    reads nothing (zeros that all blocks share); anything else without a mark (its forward operator was a duplicate and is gone)
+    right after what it reads.
     """
     place = {
         node.attribute("unique_id"): -float(index)
@@ -58,9 +59,10 @@ def backward_ranks(program: CompiledProgram) -> dict[str, float]:
         if not is_backward(node):
             continue
         rank = place.get(node.attribute("forward_unique_id"))
-        if rank is None and node.type == "AddN":
+        read = list(producers(node.inputs))
+        if not read or (rank is None and node.type == "AddN"):
             continue
-        made = [ranks[op] for op in producers(node.inputs) if op in ranks]
+        made = [ranks[op] for op in read if op in ranks]
         ranks[node.name] = rank if rank is not None else max(made, default=-float(len(program.nodes)))
     first: dict[str, float] = {}
     for node in reversed(program.nodes):

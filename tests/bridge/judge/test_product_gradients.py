@@ -32,8 +32,22 @@ CONFIGS = Path(__file__).parents[2] / "data/configs"
         (networks.Sliced, (64, 128)),
         (networks.Functions, (512, 8)),
         (networks.Spread, (512, 8)),
+        (networks.Shared, (512, 8)),
+        (networks.Clipped, (512, 8)),
     ],
-    ids=["experts", "experts with BatchMatMul", "rows", "linear", "embedding", "gather", "slice", "functions", "mean"],
+    ids=[
+        "experts",
+        "experts with BatchMatMul",
+        "rows",
+        "linear",
+        "embedding",
+        "gather",
+        "slice",
+        "functions",
+        "mean",
+        "share",
+        "clipped",
+    ],
 )
 def test_peaks_are_those_of_the_compiled_program(make, shape):
     with ascend_compiler(4, 1):

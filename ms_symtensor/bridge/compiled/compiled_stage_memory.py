@@ -118,7 +118,8 @@ def _made_late(program: CompiledProgram) -> set[str]:
     """The nodes that are made for their first reader: what is recomputed, copies of weights, what is transposed for gradients,
     and what depends on nothing but inputs and constants, unless something waits for it.
 
-    Where stages are interleaved not all copies are marked, but what reads a copy ahead of the backward pass is one.
+    Where stages are interleaved not all copies are marked, but what reads a copy ahead of the backward pass is one, and so is
+    what nothing but copies read.
     """
     recomputation: set[str] = set()
     plain = set[str]()
@@ -133,7 +134,20 @@ def _made_late(program: CompiledProgram) -> set[str]:
             recomputation.add(node.name)
         elif not (is_backward(node) or any(map(_is_weight, node.inputs)) or node.type in ("Receive", "Send")):
             plain |= {node.name} if plain.issuperset(read) else set()
-    return recomputation | copies | plain.difference(name for node in program.nodes for name in node.after)
+    waited_for = {name for node in program.nodes for name in node.after}
+    return recomputation | _read_by_alone(program, recomputation, waited_for) | copies | (plain - waited_for)
+
+
+def _read_by_alone(program: CompiledProgram, copies: AbstractSet[str], waited_for: AbstractSet[str]) -> set[str]:
+    """The nodes of the forward pass that nothing reads but `copies`, or others of these, and that are not `waited_for`."""
+    found, read_by_copies, read_by_others = set[str](), set[str](), set(waited_for)
+    for node in reversed(program.nodes):
+        is_free = node.name in read_by_copies and node.name not in read_by_others
+        if is_free and not is_backward(node) and node.type not in (*_IN_PLACE, "Receive"):
+            found.add(node.name)
+        read_by = read_by_copies if node.name in copies or node.name in found else read_by_others
+        read_by.update(producers(node.inputs))
+    return found
 
 
 def _casts_weight(node: Node, received: AbstractSet[str]) -> bool:

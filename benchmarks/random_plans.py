@@ -3,9 +3,9 @@
     python -m benchmarks.random_plans [--number 40] [--first 0] [--seed 0] [--models llama2_7b …] [--out random_plans.jsonl]
 
 Networks are those of the zoo and of the published config.json files in tests/data/configs. Request N of a seed is always the
-same. It is planned by `symtensor plan` in a process of its own; requests that are refused, or take longer than a minute, are
-counted and shown. The compiler judges the others with at most two blocks of every run of equal ones, on one rank of every stage:
-accepted or not, collectives, gradient sums, and the peak of activations.
+same. It is planned by `symtensor plan`; requests that are refused, or take longer than a minute, are counted and shown. The
+compiler judges the others, each in a process of its own, with at most two blocks of every run of equal ones, on one rank of every
+stage: accepted or not, collectives, gradient sums, and the peak of activations.
 
 Each result is a line of JSON in `--out`; a request that stands there is not run again. Exit code 1 if a plan is rejected or
 differs.
@@ -13,6 +13,7 @@ differs.
 
 import argparse
 import json
+import multiprocessing
 import os
 import random
 import subprocess
@@ -120,14 +121,14 @@ def main() -> int:
     chosen = parser.parse_args()
     results = [json.loads(text) for text in chosen.out.read_text().splitlines()] if chosen.out.exists() else []
     known = {one["case"] for one in results}
-    for number in range(chosen.first, chosen.first + chosen.number):
-        arguments = request(chosen.seed, number, chosen.models)
-        if " ".join(arguments) in known:
-            continue
-        results.append(check(arguments))
-        print(line(results[-1]), flush=True)
-        with chosen.out.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(results[-1]) + "\n")
+    numbers = range(chosen.first, chosen.first + chosen.number)
+    requests = [request(chosen.seed, number, chosen.models) for number in numbers]
+    with multiprocessing.get_context("spawn").Pool(1, maxtasksperchild=1) as pool:
+        for result in pool.imap(check, [one for one in requests if " ".join(one) not in known]):
+            print(line(result), flush=True)
+            results.append(result)
+            with chosen.out.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(result) + "\n")
     print(summary(results))
     return 1 if any(one.get("wrong") for one in results) else 0
 

@@ -172,12 +172,13 @@ def _copies(program: CompiledProgram, name: str, left: set[str]) -> list[str]:
 
 def _marked(program: CompiledProgram, what: str) -> dict[str, int | None]:
     """The micro-batch ("micro"), or the run of blocks ("chunk"), of every node: MindSpore's mark, or that of what it reads, or
-    else the first of what reads it.
+    else the first of what reads it. Gathers of weights have the mark of the last micro-batch, and are of all.
     """
     found: dict[str, int | None] = {}
     for node in program.nodes:
         mark = node.attribute(what)
-        if isinstance(mark, int) and "pipeline_param" not in dict(node.marks):
+        is_of_weight = node.type == "AllGather" and any(map(_is_weight, node.inputs))
+        if isinstance(mark, int) and "pipeline_param" not in dict(node.marks) and not is_of_weight:
             found[node.name] = mark
             continue
         read = [m for name in producers(node.inputs) if (m := found.get(name)) is not None]

@@ -94,3 +94,16 @@ def test_what_nothing_but_copies_read_is_a_copy():
         node("Gradients/back", "SiLUGrad", "recomputation", micro=0),
     )
     assert names(found) == ["forward", "arrives", "again", "recomputation", "back"]
+
+
+def test_a_gathered_weight_is_of_no_micro_batch():
+    """MindSpore marks its gather with the last one."""
+    gather = Node("gather", "AllGather", "", (ParameterRef("w"),), (HUNDRED_B,), (), (("micro", 1),), ())
+    found = program(
+        gather,
+        node("begins", "SiLU", micro=0),
+        node("next", "SiLU", micro=1),
+        node("goes_on", "MatMul", "begins", "gather"),
+        node("Gradients/back", "SiLUGrad", "goes_on", "next", micro=0),
+    )
+    assert names(found) == ["gather", "begins", "goes_on", "next", "back"]

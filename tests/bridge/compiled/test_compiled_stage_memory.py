@@ -104,6 +104,6 @@ def test_a_gathered_weight_is_of_no_micro_batch():
         node("begins", "SiLU", micro=0),
         node("next", "SiLU", micro=1),
         node("goes_on", "MatMul", "begins", "gather"),
-        node("Gradients/back", "SiLUGrad", "goes_on", "next", micro=0),
+        node("Gradients/back", "SiLUGrad", "goes_on", micro=0, after=("begins", "next")),
     )
     assert names(found) == ["gather", "begins", "goes_on", "next", "back"]

@@ -33,7 +33,7 @@ CONFIGS = Path(__file__).parents[2] / "data/configs"
         (networks.Functions, (512, 8)),
         (networks.Spread, (512, 8)),
         (networks.Shared, (512, 8)),
-        (networks.Clipped, (512, 8)),
+        (networks.Clipped, (4096, 8)),
     ],
     ids=[
         "experts",

@@ -87,13 +87,14 @@ def test_copies_come_right_before_their_reader_and_wait_with_it():
 def test_what_nothing_but_copies_read_is_a_copy():
     """As a move that is recomputed in an interleaved stage, of a tensor that is kept: it has no mark."""
     found = program(
-        node("forward", "SiLU", micro=0),
+        node("sent", "Receive", micro=0),
+        node("forward", "SiLU", "sent", micro=0),
         node("again", "AllGather", "forward", micro=0),
         node("Gradients/arrives", "Receive", micro=0, after=("forward",)),
         node("recomputation", "SiLU", "again", micro=0, recomputation=True, after=("Gradients/arrives",)),
         node("Gradients/back", "SiLUGrad", "recomputation", micro=0),
     )
-    assert names(found) == ["forward", "arrives", "again", "recomputation", "back"]
+    assert names(found) == ["sent", "forward", "arrives", "again", "recomputation", "back"]
 
 
 def test_a_gathered_weight_is_of_no_micro_batch():

@@ -35,6 +35,7 @@ MODELS = (*sorted(PUBLISHED), *(str(file.relative_to(ROOT)) for file in CONFIGS)
 LIMIT_S = 60
 """Seconds that a plan may take here."""
 PEAK_TOLERANCE = 0.03
+"""Peaks that are further apart are counted."""
 
 LAYERS = (4, 8, 12)
 DEVICES = (2, 4, 8, 16, 32, 64)
@@ -42,6 +43,7 @@ SAMPLES = (1, 2, 4, 8)
 """Of a step, per device; a batch of half a sample per device is drawn, too."""
 LENGTHS = (1024, 2048, 4096, 8192)
 CLUSTERS = ("atlas_800t_a2", "atlas_800t_a2", "atlas_800t_a2", "atlas_800t_a3", "a100_80g")
+"""Each is drawn as often as it stands here."""
 OPTIONS = (
     "--dtype float16", "--dtype float32", "--attention self", "--lora 16", "--hide gradients,weights", "--memory-limit 24",
     "--memory-limit 40", "--runtime mindformers_graph", "--experts by_sample", "--experts dropless", "--token-groups 2",

@@ -66,9 +66,7 @@ class StageProgram:
         """Whether `node` of `micro` runs once in a step, whatever the number of micro-batches."""
         once = node.role is Role.WEIGHT or (node.role is Role.BORDER and node.parameter is not None)
         merges_back = self.pipeline.stage_num == 1 and not self._is_lazy
-        # What is recomputed waits for the gradients of its own micro-batch.
-        merges = node.phase is Phase.FORWARD or (node.phase is Phase.BACKWARD and merges_back)
-        merges = merges and self.pipeline.interleave == 1
+        merges = self.pipeline.interleave == 1 and (node.phase is Phase.FORWARD or merges_back)
         if merges and node.outputs:
             once = once or self._varying.isdisjoint(node.outputs)
         if node.role is Role.SYNC and node.kind in COLLECTIVES:
@@ -90,12 +88,15 @@ class StageProgram:
 
     @cached_property
     def _varying(self) -> frozenset[int]:
-        """The tensors that depend on the samples of a micro-batch, or on weights that it loads anew."""
+        """The tensors that depend on the samples of a micro-batch, or on weights that it loads anew; and those that are
+        recomputed, as that waits for the gradients of its own micro-batch.
+        """
         found = set(self.micro.given)
         if self.counted and self.micro.seed is not None:
             found.add(self.micro.seed)
         for number, node in enumerate(self.micro.nodes):
-            if number in self.micro.loads_anew or not node.inputs or not found.isdisjoint(node.inputs):
+            is_own = number in self.micro.loads_anew or node.phase is Phase.RECOMPUTE
+            if is_own or not node.inputs or not found.isdisjoint(node.inputs):
                 found.update(node.outputs)
         return frozenset(found)
 

@@ -160,7 +160,8 @@ class Shared(nn.Cell):
     def __init__(self):
         super().__init__()
         self.divide = ops.RealDiv()
-        self.w, self.v = (Parameter(empty, name=name) for name, empty in (("w", zeros(8, 256)), ("v", zeros(256, 8))))
+        self.w = Parameter(initializer("zeros", (8, 256), ms.float32), name="w")
+        self.v = Parameter(initializer("zeros", (256, 8), ms.float32), name="v")
 
     def construct(self, x):
         y = ops.exp(ops.matmul(x, self.w))
@@ -185,12 +186,9 @@ class Clipped(nn.Cell):
 class ClippedBlock(nn.Cell):
     def __init__(self):
         super().__init__()
-        self.w, self.v = (Parameter(empty, name=name) for name, empty in (("w", zeros(8, 256)), ("v", zeros(256, 8))))
+        self.w = Parameter(initializer("zeros", (8, 256), ms.float32), name="w")
+        self.v = Parameter(initializer("zeros", (256, 8), ms.float32), name="v")
 
     def construct(self, x):
         y = ops.matmul(ops.exp(ops.matmul(x, self.w)), self.v)
         return x + ops.minimum(y, ms.Tensor(7.0, ms.float32))
-
-
-def zeros(*shape):
-    return initializer("zeros", shape, ms.float32)

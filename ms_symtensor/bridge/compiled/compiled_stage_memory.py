@@ -135,10 +135,10 @@ def _made_late(program: CompiledProgram) -> set[str]:
         elif not (is_backward(node) or any(map(_is_weight, node.inputs)) or node.type in ("Receive", "Send")):
             plain |= {node.name} if plain.issuperset(read) else set()
     waited_for = {name for node in program.nodes for name in node.after}
-    return recomputation | _read_by_alone(program, recomputation, waited_for) | copies | (plain - waited_for)
+    return recomputation | _read_by_copies_alone(program, recomputation, waited_for) | copies | (plain - waited_for)
 
 
-def _read_by_alone(program: CompiledProgram, copies: AbstractSet[str], waited_for: AbstractSet[str]) -> set[str]:
+def _read_by_copies_alone(program: CompiledProgram, copies: AbstractSet[str], waited_for: AbstractSet[str]) -> set[str]:
     """The nodes of the forward pass that nothing reads but `copies`, or others of these, and that are not `waited_for`."""
     found, read_by_copies, read_by_others = set[str](), set[str](), set(waited_for)
     for node in reversed(program.nodes):

@@ -28,8 +28,8 @@ def compiled_gather_order(program: CompiledProgram) -> tuple[Pair, ...]:
 
 
 def _waiting(node: Node, gathers: Mapping[str, str]) -> str:
-    """What `node` is in a pair; empty: nothing of the forward pass."""
+    """What `node` is in a pair; empty: nothing of the forward pass. A recomputed reader has the edges of the first one."""
     if node.name in gathers:
         return gathers[node.name]
     read = [gathers[s.op] for s in flat(node.inputs) if isinstance(s, OpOutput) and s.op in gathers]
-    return reader_of(read[0]) if read and not is_backward(node) else ""
+    return reader_of(read[0]) if read and not (is_backward(node) or is_recomputed(node)) else ""

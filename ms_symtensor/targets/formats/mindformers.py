@@ -5,6 +5,7 @@ from typing import Any
 from ms_symtensor.strategy.folder import MINDFORMERS_FILE
 from ms_symtensor.strategy.plan import MicroBatchLoss
 from ms_symtensor.targets.exporter import CannotSayError, Exporter, Planned
+from ms_symtensor.targets.mindformers.dimensions import CLASSES
 from ms_symtensor.targets.mindformers.settings import CONTEXT, settings_of
 from ms_symtensor.targets.plain_yaml import lines
 
@@ -29,6 +30,7 @@ def _files(planned: Planned) -> dict[str, str]:
     notes = [
         "The keys of this plan in MindFormers' training files (1.9.0 and 2.1.0, graph mode): put each in the place of its like,",
         "or have it done: symtensor mindformers train.yaml -o planned.yaml",
+        f"(networks: {', '.join(CLASSES)}; others need a class in your MindFormers).",
         *_notes(planned),
     ]
     return {MINDFORMERS_FILE: "\n".join([*(f"# {note}" for note in notes), *lines(found)]) + "\n"}

@@ -11,7 +11,7 @@ PLAN := plan/llama2_7b
 
 PYNATIVE := .venv-pynative
 
-.PHONY: install demo test test-pynative matrix pynative check docs clean
+.PHONY: install demo test fast test-pynative matrix pynative check docs clean
 
 install: $(INSTALLED)
 
@@ -33,6 +33,10 @@ demo: install
 # Two processes; all that MindSpore compiles is in one of them, but for proofs (tests/conftest.py).
 test: install
 	$(BIN)/python -m pytest -n 2
+
+# A minute: without what MindSpore compiles, plans, commands and proofs.
+fast: install
+	$(BIN)/python -m pytest -n 2 -m 'not compile and not search and not proof'
 
 # A trace, the mirror of the checks and a proof by MindFormers' own code.
 test-pynative: install pynative

@@ -17,6 +17,15 @@ settings.register_profile("any_machine", deadline=None, suppress_health_check=(H
 settings.load_profile("any_machine")
 
 ROOT = Path(__file__).parents[1]
+SEARCHING = (
+    "tests/test_", "tests/search/", "tests/uniform/", "tests/targets/", "tests/report/", "tests/sweep/", "tests/docs/test_code",
+    "tests/docs/test_json", "tests/cost/test_explain", "tests/cost/test_overlap", "tests/timeline/test_step",
+    "tests/traffic/test_traffic_command", "tests/scheduling/test_schedule", "tests/cluster/test_bounded", "tests/serving/",
+    "tests/strategy/test_folder", "tests/reshard/test_reshard", "tests/cost/test_stage_time",
+)  # fmt: skip
+"""What plans, runs commands, or takes long otherwise."""
+QUICK = "tests/test_architecture.py"
+"""Of these, what does not."""
 WANTS_MINDSPORE = r'(pytest\.importorskip\("mindspore"|import mindspore|from mindspore)'
 OF_A_FILE = re.compile(f"^{WANTS_MINDSPORE}", re.MULTILINE)
 OF_A_FUNCTION = re.compile(rf"^ *({WANTS_MINDSPORE}|@needs_mindspore$)", re.MULTILINE)
@@ -28,6 +37,15 @@ def state_of_the_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Non
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
         yield
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The marks of the tiers; what `make test` has no time for is not quick."""
+    for item in items:
+        longer = [mark for mark in ("matrix", "pynative") if item.get_closest_marker(mark)]
+        for mark in (*tiers(item.nodeid), *(["search"] if longer else [])):
+            item.add_marker(mark)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -53,6 +71,16 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log):
             return "compiler" if compiles(nodeid) else nodeid
 
     return OneCompiler(config, log)
+
+
+def tiers(nodeid: str) -> Iterator[str]:
+    """The marks of the test `nodeid`. Without any is what `make fast` runs."""
+    if compiles(nodeid):
+        yield "compile"
+    if nodeid.startswith("tests/bridge/proof/"):
+        yield "proof"
+    if nodeid.startswith(SEARCHING) and not nodeid.startswith(QUICK):
+        yield "search"
 
 
 def compiles(nodeid: str) -> bool:

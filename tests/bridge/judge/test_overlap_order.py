@@ -19,7 +19,9 @@ def test_gathers_wait_for_each_other_as_compiled(tmp_path: Path) -> None:
     assert "40 of 40 programs" in done.stdout
 
 
-def test_a_recomputed_reader_waits_as_the_one_that_it_copies(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_recomputed_reader_waits_as_the_one_that_it_copies(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     pins = ("overlap.computation_allgather_overlap=yes", "recompute=1", "micro_batch_num=1", "data_parallel=4")
     asked = [word for pin in pins for word in ("--fix", pin)]
     sizes = ["--num-layers", "2", "--seq-length", "128", "--device-num", "4", "--global-batch-size", "4"]

@@ -27,6 +27,7 @@ os.environ.setdefault("GLOG_v", "4")
 
 from benchmarks.verdicts import BLOCKS, judgement, verdicts
 from model_zoo import PUBLISHED
+from ms_symtensor.cost.overlap import OVERLAPS
 from ms_symtensor.strategy.file import load
 
 ROOT = Path(__file__).parents[1]
@@ -42,19 +43,23 @@ DEVICES = (2, 4, 8, 16, 32, 64)
 SAMPLES = (1, 2, 4, 8)
 """Of a step, per device; a batch of half a sample per device is drawn, too."""
 LENGTHS = (1024, 2048, 4096, 8192)
-CLUSTERS = ("atlas_800t_a2", "atlas_800t_a2", "atlas_800t_a2", "atlas_800t_a3", "a100_80g")
+CLUSTERS = ("atlas_800t_a2", "atlas_800t_a2", "atlas_800t_a2", "atlas_800t_a3", "cloudmatrix384", "a100_80g")
 """Each is drawn as often as it stands here."""
 OPTIONS = (
     "--dtype float16", "--dtype float32", "--attention self", "--lora 16", "--hide gradients,weights", "--memory-limit 24",
     "--memory-limit 40", "--runtime mindformers_graph", "--experts by_sample", "--experts dropless", "--token-groups 2",
+    "--load-imbalance 1.5", "--exact-loss", "--target mindformers",
 )  # fmt: skip
 PINS = (
     "--fix pipeline_stages=2", "--fix pipeline_stages=4", "--fix micro_batch_num=2", "--fix micro_batch_num=4",
     "--fix pp_interleave_num=2", "--fix model_parallel=2", "--fix model_parallel=4", "--fix sequence_parallel=yes",
     "--fix sequence_parallel=no", "--fix context_parallel=2", "--fix expert_parallel=2", "--fix expert_parallel=4",
-    "--fix optimizer_level=1", "--fix optimizer_level=3", "--fix optimizer_weight_shard_size=2", "--fix recompute=full",
+    "--fix optimizer_level=1", "--fix optimizer_level=3", "--fix data_parallel=2", "--fix recompute=full",
     "--fix recompute=select", "--fix recompute=none", "--fix recompute=2", "--fix swap_optimizer=yes",
-    "--fix overlap.computation_allgather_overlap=yes", "--max pipeline_stages=1", "--max model_parallel=2", "--layouts uniform",
+    *(f"--fix overlap.{name}=yes" for name in OVERLAPS),
+    *(f"--fix pipeline_scheduler={name}" for name in ("gpipe", "seqpipe", "seqvpp", "seqsmartvpp")),
+    "--fix */attention/*=dp,tp", "--fix */feed_forward/*=dp,tp",
+    "--max pipeline_stages=1", "--max model_parallel=2", "--layouts uniform",
 )  # fmt: skip
 
 Result = dict[str, Any]

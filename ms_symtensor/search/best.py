@@ -187,7 +187,7 @@ def _searched(
     request: Request,
     incumbent_s: float,
     progress: Callable[[str], None],
-    written: WrittenProblems,
+    written: WrittenProblems | None = None,
 ) -> Found:
     found = searched(of, request, incumbent_s, written)
     if found.whole is None and math.isinf(incumbent_s):

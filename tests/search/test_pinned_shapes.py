@@ -15,6 +15,7 @@ from ms_symtensor.search.constraints.request import Request
 A2 = load("atlas_800t_a2")
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize(
     "name, lora, device_num, batch, seq_length, pins",
     [

@@ -345,7 +345,11 @@ CONFIGS = Path(__file__).parents[2] / "data/configs"
 
 
 @pytest.mark.parametrize(
-    ("name", "key", "value"), [("qwen3_8b", "num_hidden_layers", 36), ("kimi_k2", "n_routed_experts", 384)]
+    ("name", "key", "value"),
+    [
+        ("qwen3_8b", "num_hidden_layers", 36),
+        pytest.param("kimi_k2", "n_routed_experts", 384, marks=pytest.mark.matrix),
+    ],
 )
 def test_a_config_json_becomes_a_file(
     name: str, key: str, value: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -11,9 +11,6 @@ PLAN := plan/llama2_7b
 
 PYNATIVE := .venv-pynative
 
-# Tests start hundreds of processes that import the package: Python may keep what it has compiled.
-unexport PYTHONDONTWRITEBYTECODE
-
 .PHONY: install demo test fast test-pynative matrix pynative check docs clean
 
 install: $(INSTALLED)

@@ -28,6 +28,7 @@ os.environ.setdefault("GLOG_v", "4")
 from benchmarks.verdicts import BLOCKS, judgement, verdicts
 from model_zoo import PUBLISHED
 from ms_symtensor.cost.overlap import OVERLAPS
+from ms_symtensor.program.schedules import DEFAULT_SCHEDULER, SCHEDULERS
 from ms_symtensor.strategy.file import load
 
 ROOT = Path(__file__).parents[1]
@@ -57,7 +58,7 @@ PINS = (
     "--fix optimizer_level=1", "--fix optimizer_level=3", "--fix data_parallel=2", "--fix recompute=full",
     "--fix recompute=select", "--fix recompute=none", "--fix recompute=2", "--fix swap_optimizer=yes",
     *(f"--fix overlap.{name}=yes" for name in OVERLAPS),
-    *(f"--fix pipeline_scheduler={name}" for name in ("gpipe", "seqpipe", "seqvpp", "seqsmartvpp")),
+    *(f"--fix pipeline_scheduler={name}" for name in SCHEDULERS if name != DEFAULT_SCHEDULER),
     "--fix */attention/*=dp,tp", "--fix */feed_forward/*=dp,tp",
     "--max pipeline_stages=1", "--max model_parallel=2", "--layouts uniform",
 )  # fmt: skip

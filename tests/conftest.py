@@ -43,9 +43,10 @@ def state_of_the_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Non
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The marks of the tiers; what `make test` has no time for is not quick."""
     for item in items:
-        longer = [mark for mark in ("matrix", "pynative") if item.get_closest_marker(mark)]
-        for mark in (*tiers(item.nodeid), *(["search"] if longer else [])):
+        for mark in tiers(item.nodeid):
             item.add_marker(mark)
+        if any(map(item.get_closest_marker, ("matrix", "pynative"))):
+            item.add_marker("search")
 
 
 @pytest.hookimpl(optionalhook=True)

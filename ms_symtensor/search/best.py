@@ -43,8 +43,8 @@ OF_TABLES = 0.9
 """So much of a gap may be that of the tables (empirical); the price of the programs may be above theirs by the rest."""
 
 
-Tables = defaultdict[int, WrittenProblems]
-"""The problems of every case of a request; they are the same within less memory."""
+WrittenCases = defaultdict[int, WrittenProblems]
+"""The problems of every case of a request, by its number: they are the same within less memory."""
 
 
 @no_garbage_collection()
@@ -57,8 +57,8 @@ def best_plan(
     that is searched. The graph of a plan in micro-batches is that of one of them: `of.graph_at(global_batch_size //
     micro_batch_num)`, `separated`. Errors: as of `search.plan.plan`; InfeasibleError if none takes less than `cutoff_s`.
     """
-    tables = Tables(dict)
-    plan, limit_B = _best_priced(of, request, progress, tables, cutoff_s), request.limit_B
+    cases = WrittenCases(dict)
+    plan, limit_B = _best_priced(of, request, progress, cases, cutoff_s), request.limit_B
     least_s = plan.prediction.step_time_s / (1 + plan.search.optimality_gap)
     for _ in range(FURTHER):
         if plan.prediction.fits:
@@ -66,7 +66,7 @@ def best_plan(
         more_B = plan.prediction.peak_memory_B - request.limit_B
         limit_B -= more_B
         progress(f"within {amount(max(limit_B, 0))}")
-        plan = _within(of, replace(request, limit_B=limit_B), request, progress, tables)
+        plan = _within(of, replace(request, limit_B=limit_B), request, progress, cases)
         gap = max(plan.search.optimality_gap, plan.prediction.step_time_s / least_s - 1)
         plan = replace(plan, search=replace(plan.search, optimality_gap=gap))
     if plan.prediction.fits:
@@ -74,10 +74,10 @@ def best_plan(
     raise InfeasibleError(_not_under_runtime(request))
 
 
-def _within(of: Network, less: Request, request: Request, progress: Callable[[str], None], tables: Tables) -> Plan:
+def _within(of: Network, less: Request, request: Request, progress: Callable[[str], None], cases: WrittenCases) -> Plan:
     """The plan of `less`, with what `request` says of its memory: what a run-time keeps beside the programs is left room for."""
     try:
-        plan = _best_priced(of, less, progress, tables)
+        plan = _best_priced(of, less, progress, cases)
     except InfeasibleError as error:
         raise InfeasibleError(_not_under_runtime(request)) from error
     fits = plan.prediction.peak_memory_B <= request.limit_B
@@ -89,10 +89,10 @@ def _not_under_runtime(request: Request) -> str:
 
 
 def _best_priced(
-    of: Network, request: Request, progress: Callable[[str], None], tables: Tables, cutoff_s: float = math.inf
+    of: Network, request: Request, progress: Callable[[str], None], cases: WrittenCases, cutoff_s: float = math.inf
 ) -> Plan:
     """The best plan by the tables, priced as its programs are. That may take more memory, under other run-times than theirs."""
-    plan = _best(of, request, progress, tables, cutoff_s)
+    plan = _best(of, request, progress, cases, cutoff_s)
     graph = of.graph_at(request.global_batch_size // plan.micro_batch_num)
     if (length := longest(graph)) > 1:
         plan = _remarked(plan, f"kinds of blocks take turns, every {length} are laid out alike")
@@ -107,7 +107,7 @@ def planned(graph: Graph, request: Request, progress: Callable[[str], None] = la
     return best_plan(network_as_it_is(graph, request.global_batch_size), request, progress)
 
 
-def _best(of: Network, request: Request, progress: Callable[[str], None], tables: Tables, cutoff_s: float) -> Plan:
+def _best(of: Network, request: Request, progress: Callable[[str], None], cases: WrittenCases, cutoff_s: float) -> Plan:
     """`best_plan` for the blocks of `of`."""
     graph = of.graph_at(request.global_batch_size)
     require_operators(graph, request.rules)
@@ -116,18 +116,20 @@ def _best(of: Network, request: Request, progress: Callable[[str], None], tables
     as_it_is = of.batch == request.global_batch_size
     require_possible(graph, request, parts, "it has the batch it was built with" if as_it_is else "")
     if as_it_is:
-        return _cases(of, request, progress, tables, cutoff_s)
+        return _cases(of, request, progress, cases, cutoff_s)
     undivided, why_not = why_whole(graph), why_one_stage(graph)
     if undivided:
         of = network_as_it_is(graph, request.global_batch_size)
-    found = _cases(of, request, progress, tables, cutoff_s)
+    found = _cases(of, request, progress, cases, cutoff_s)
     if not (why_not or undivided):
         return found
     remark = f"one stage, the batch as a whole: {undivided}" if undivided else f"one stage: {why_not}"
     return _remarked(found, remark)
 
 
-def _cases(of: Network, request: Request, progress: Callable[[str], None], tables: Tables, cutoff_s: float) -> Plan:
+def _cases(
+    of: Network, request: Request, progress: Callable[[str], None], cases: WrittenCases, cutoff_s: float
+) -> Plan:
     """The best plan of all cases of the request's limits, if it takes less than `cutoff_s`."""
     if True in request.limits.swaps:
         require_host(request.cluster)
@@ -141,8 +143,8 @@ def _cases(of: Network, request: Request, progress: Callable[[str], None], table
     bound_s, candidates = math.inf, 0
     whys: list[Callable[[], InfeasibleError]] = []
     for number, limits in enumerate(every):
-        # Without pins of operators, cases differ in where optimizer states stay alone.
-        written = tables[number if request.limits.operators else 0]
+        # Without pins of operators, cases differ in where optimizer states stay alone, and share their problems.
+        written = cases[number if request.limits.operators else 0]
         case = replace(request, limits=replace(limits, question=question))
         found = _searched(of, case, cutoff_s if best is None else best.prediction.step_time_s, progress, written)
         bound_s, candidates = min(bound_s, found.bound_s), candidates + found.screening.candidates

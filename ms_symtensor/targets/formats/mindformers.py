@@ -30,7 +30,7 @@ def _files(planned: Planned) -> dict[str, str]:
     notes = [
         "The keys of this plan in MindFormers' training files (1.9.0 and 2.1.0, graph mode): put each in the place of its like,",
         "or have it done: symtensor mindformers train.yaml -o planned.yaml",
-        f"(networks: {', '.join(CLASSES)}; others need a class in your MindFormers).",
+        f"That command reads files of {', '.join(CLASSES)}. Check that your MindFormers has a class for another network.",
         *_notes(planned),
     ]
     return {MINDFORMERS_FILE: "\n".join([*(f"# {note}" for note in notes), *lines(found)]) + "\n"}

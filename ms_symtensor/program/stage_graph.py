@@ -11,6 +11,7 @@ from ms_symtensor.program.meanings import Meanings, default_strategy
 from ms_symtensor.program.pipeline import Pipeline, runs_of_ops
 from ms_symtensor.program.settings import StagePlan
 from ms_symtensor.tensor.graph import (
+    LAZY_INLINE,
     Constant,
     Graph,
     InputRef,
@@ -79,7 +80,7 @@ def stage_graphs(
             parameters_received={name: on[0] for name, on in readers.items() if stage in on[1:]},
             parameters_sent={name: on[1:] for name, on in readers.items() if on[0] == stage and len(on) > 1},
             results=frozenset(c.source.op for c in leaving),
-            gathered=frozenset(p.name for p in graph.parameters if p.in_shared_block),
+            gathered=frozenset(p.name for p in graph.parameters if graph.is_lazy_inline),
             is_interleaved=pipeline.interleave > 1,
         )
         if stage not in parts:
@@ -152,8 +153,9 @@ def _name(source: OpOutput) -> str:
 def _part(graph: Graph, ops: list[Op], arriving: Mapping[OpOutput, Received], stage_num: int) -> Graph:
     """The graph of `ops`; what they read of others are inputs.
 
-    On several stages MindSpore casts and gathers the weights of `@lazy_inline` outside its graph, once for all micro-batches, as
-    it does those of other networks.
+    With micro-batches `@lazy_inline` is of all of the network or of nothing (`bridge.apply.pipeline_network`). On several stages
+    MindSpore casts and gathers the weights of `@lazy_inline` outside its graph, once for all micro-batches, as it does those of
+    other networks.
     """
 
     def moved(source: Source) -> Source:
@@ -172,10 +174,11 @@ def _part(graph: Graph, ops: list[Op], arriving: Mapping[OpOutput, Received], st
         graph,
         inputs=(*((name, kind) for name, kind in graph.inputs if InputRef(name) in used), *borders),
         parameters=tuple(
-            replace(p, in_shared_block=p.in_shared_block and stage_num == 1)
+            replace(p, in_shared_block=graph.is_lazy_inline and stage_num == 1)
             for p in graph.parameters
             if ParameterRef(p.name) in used
         ),
         ops=there,
         output=output if not isinstance(output, OpOutput) or output.op in names else Constant(),
+        attributes=tuple((name, "" if name == LAZY_INLINE else value) for name, value in graph.attributes),
     )

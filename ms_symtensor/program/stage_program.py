@@ -65,7 +65,7 @@ class StageProgram:
     def is_once(self, node: Node) -> bool:
         """Whether `node` of `micro` runs once in a step, whatever the number of micro-batches."""
         once = node.role is Role.WEIGHT or (node.role is Role.BORDER and node.parameter is not None)
-        merges_back = self.pipeline.stage_num == 1 and not self._is_lazy
+        merges_back = self.pipeline.stage_num == 1 and not self.graph.is_lazy_inline
         merges = self.pipeline.interleave == 1 and (node.phase is Phase.FORWARD or merges_back)
         if merges and node.outputs:
             once = once or self._varying.isdisjoint(node.outputs)
@@ -74,11 +74,6 @@ class StageProgram:
         elif node.role is Role.SYNC and not self._received.isdisjoint(node.inputs):
             once = True
         return once
-
-    @cached_property
-    def _is_lazy(self) -> bool:
-        """Whether weights are of cells that are compiled once for all their calls."""
-        return any(parameter.in_shared_block for parameter in self.graph.parameters)
 
     @cached_property
     def _received(self) -> frozenset[int]:

@@ -51,8 +51,7 @@ def python_code(graph: Graph, plan: Plan) -> str:
     if plan.overlap:
         step += (f'# mindspore.set_context(ascend_config={{"parallel_speed_up_json_path": "{SPEED_UP_FILE}"}})',)
     body += _whole_parameters(graph, plan)
-    if plan.pipeline is not None and plan.pipeline.needs_config:
-        body += ['net.cell_init_args = "lazy_inline_net"  # as @mindspore.lazy_inline does: interleaving needs it']
+    body += _lazy_inline(graph, plan)
     contents = "what is recomputed" + (", and its pipeline stages" if plan.pipeline_stages > 1 else "")
     return "\n".join(
         [
@@ -71,6 +70,21 @@ def python_code(graph: Graph, plan: Plan) -> str:
             "",
         ]
     )
+
+
+def _lazy_inline(graph: Graph, plan: Plan) -> list[str]:
+    """Lines that make the whole network one of `@lazy_inline`, where MindSpore takes micro-batches of no other one."""
+    if plan.pipeline is None:
+        return []
+    whole = ['net.cell_init_args = "lazy_inline_net"  # as @mindspore.lazy_inline does']
+    if graph.is_lazy_inline:
+        return [
+            "for _, cell in net.cells_and_names():  # MindSpore takes micro-batches of @lazy_inline on the whole network alone",
+            f'{_INDENT}if str(cell.__dict__.get("_cell_init_args", "")).startswith("lazy_inline_"):',
+            f"{2 * _INDENT}del cell._cell_init_args",
+            *whole,
+        ]
+    return [f"{line}: interleaving needs it" for line in whole] if plan.pipeline.needs_config else []
 
 
 def _loss_of_micro_batches(plan: Plan) -> Iterator[str]:

@@ -218,6 +218,11 @@ class Graph:
         """Whether a parameter trains; else the program is a forward pass, as in serving."""
         return any(parameter.requires_grad for parameter in self.parameters)
 
+    @cached_property
+    def is_lazy_inline(self) -> bool:
+        """Whether MindSpore compiles cells once for all their calls, the whole network or cells in it (`@lazy_inline`)."""
+        return any(parameter.in_shared_block for parameter in self.parameters)
+
     def tensor_inputs(self, op: Op) -> tuple[Source, ...]:
         """The sources of `op` that are tensors, tuples opened: what a MindSpore strategy lists, in its order."""
         return self._tensor_inputs[op.name]

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ms_symtensor.bridge.apply.whole_count import count_over_whole_batches
+from ms_symtensor.bridge.compiler.executor import CELL_MARK, LAZY_INLINE_PREFIX, lazily_inlined
 from ms_symtensor.bridge.compiler.host import import_mindspore
 from ms_symtensor.errors import InputError
 from ms_symtensor.program.pipeline import Pipeline
@@ -12,12 +13,14 @@ from ms_symtensor.tensor.graph import Graph
 
 HOW_TO_REPLACE = "plan --replace-shard; apply(…, replace_shard=True); ms_symtensor.configure(replace_shard=True)"
 _UNDO = "_symtensor_before_stages"  # on a network whose stages were set here
-_LAZY_INLINE = "_cell_init_args"  # what the decorator @lazy_inline sets
-_STATE = ("_pipeline_stage", "_pipeline_segment", _LAZY_INLINE)
+_STATE = ("_pipeline_stage", "_pipeline_segment", CELL_MARK)
 
 
 def set_stages(cell: Any, graph: Graph, pipeline: Pipeline) -> None:
     """Give the cells of `cell`, from which `graph` was captured, their `pipeline_stage`.
+
+    MindSpore interleaves networks of `@lazy_inline` only, and takes micro-batches of none in which cells inside are of it: the
+    decorator goes to the network as a whole then.
 
     InputError if cells have stages that were written by hand.
     """
@@ -33,10 +36,11 @@ def set_stages(cell: Any, graph: Graph, pipeline: Pipeline) -> None:
         owner.pipeline_stage = place.stage
         if pipeline.needs_config:
             owner.pipeline_segment = place.segment
-    if pipeline.needs_config and _LAZY_INLINE not in cell.__dict__:
-        cell.cell_init_args = (
-            f"lazy_inline_{type(cell).__name__}"  # MindSpore interleaves networks with @lazy_inline only
-        )
+    marked = lazily_inlined(cell)
+    if (pipeline.needs_config or marked) and "" not in marked:
+        cell.cell_init_args = f"{LAZY_INLINE_PREFIX}{type(cell).__name__}"
+    for inside in filter(None, marked):
+        del cells[inside].__dict__[CELL_MARK]
     several = parameters_of_several_stages(graph, pipeline)
     for parameter in cell.get_parameters():
         if parameter.name in several:

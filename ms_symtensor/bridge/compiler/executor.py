@@ -45,8 +45,8 @@ _CELL_STATE = (
     "parameter_layout_dict",
     "parallel_parameter_name_list",
 )
-_LAZY_INLINE = "_cell_init_args"  # an attribute that the decorator sets, and cell_attr_register without its prefix
-_LAZY_INLINE_PREFIX = "lazy_inline_"
+CELL_MARK = "_cell_init_args"  # an attribute that the decorator sets, and cell_attr_register without its prefix
+LAZY_INLINE_PREFIX = "lazy_inline_"
 RECOMPUTE_SCOPE = "recompute_"  # what `Cell.recompute()` writes before the scope's name
 RECOMPUTE_FLAGS = ("output_recompute", "output_no_recompute")  # its flag on that very cell; the latter up to 2.8
 _CUT_IN_PLACE = frozenset({"out_channel", "group"})  # attributes of convolutions
@@ -103,12 +103,12 @@ def front_end(cell: Any, inputs: Sequence[Any], purpose: str) -> tuple[Any, dict
 @contextmanager
 def without_lazy_inline(cell: Any) -> Iterator[None]:
     """Cells decorated with `@lazy_inline` are inlined while this is open, so that one graph holds all operators."""
-    marks = [(c.__dict__, c.__dict__.pop(_LAZY_INLINE)) for _, c in _decorated(cell)]
+    marks = [(c.__dict__, c.__dict__.pop(CELL_MARK)) for _, c in _decorated(cell)]
     try:
         yield
     finally:
         for names, mark in marks:
-            names[_LAZY_INLINE] = mark
+            names[CELL_MARK] = mark
 
 
 def parameters_of_shared_blocks(cell: Any) -> frozenset[str]:
@@ -127,8 +127,8 @@ def has_lazy_inline(cell: Any) -> bool:
 
 
 def _decorated(cell: Any) -> list[tuple[str, Any]]:
-    marked = ((path, c, str(c.__dict__.get(_LAZY_INLINE, ""))) for path, c in cell.cells_and_names())
-    return [(path, c) for path, c, mark in marked if mark.startswith(_LAZY_INLINE_PREFIX)]
+    marked = ((path, c, str(c.__dict__.get(CELL_MARK, ""))) for path, c in cell.cells_and_names())
+    return [(path, c) for path, c, mark in marked if mark.startswith(LAZY_INLINE_PREFIX)]
 
 
 def explain(error: BaseException, logged: Sequence[str] = ()) -> str:

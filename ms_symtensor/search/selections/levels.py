@@ -72,7 +72,7 @@ def _with_copies(corner: Selected, copied_B: float) -> Selected:
 
 def _levels(network: Network, row: Candidate, singly: bool) -> Levels:
     graph, known = network.short(row.shape.batch), row.problem.known
-    if any(parameter.in_shared_block for parameter in graph.parameters):
+    if graph.is_lazy_inline:
         return Levels()
     plan, means = StagePlan(row.strategies, row.settings), meanings(graph, known.rules)
     program = partition(graph, plan, known=means)

@@ -193,7 +193,7 @@ def _settings(of: Problem, depths: tuple[int, ...], members: Sequence[StepLayout
     """Shapes that make a family, under every setting of the optimizer that MindSpore allows for some of them."""
     found = []
     in_stages = any(m.stages > 1 for m in members)
-    for settings in settings_of(of.settings, of.shares_blocks, of.limits, in_stages):
+    for settings in settings_of(of.settings, of.graph.is_lazy_inline, of.limits, in_stages):
         level = settings.optimizer_level
         allowed = [i for i, m in enumerate(members) if combines(m, level, of.limits)]
         if not allowed:

@@ -81,18 +81,13 @@ class Problem:
         return replace(plain_settings(self.graph, self.device_num), swap_optimizer=swap)
 
     @property
-    def shares_blocks(self) -> bool:
-        """Whether MindSpore compiles blocks once for all their calls."""
-        return any(p.in_shared_block for p in self.graph.parameters)
-
-    @property
     def selects(self) -> bool:
         """Whether blocks may be recomputed in part: it is not pinned how many are, none is compiled once for all its calls, and
         none has operators that the user wrote in pieces.
         """
         inside = self.blocks
         in_pieces = any(op.body is not None for op in self.graph.ops if op.block in inside)
-        return bool(inside) and not (self.limits.names("recompute") or self.shares_blocks or in_pieces)
+        return bool(inside) and not (self.limits.names("recompute") or self.graph.is_lazy_inline or in_pieces)
 
     @property
     def limits(self) -> Limits:

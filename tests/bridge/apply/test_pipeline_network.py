@@ -2,6 +2,7 @@ from dataclasses import replace
 
 import mindspore
 import pytest
+from lazy_networks import of_lazy_blocks
 from mindspore.common.initializer import Zero
 
 from benchmarks.exactness_cases import small_config_of
@@ -71,4 +72,16 @@ def test_an_interleaved_network_becomes_lazy_inline():
     assert [(c.pipeline_stage, c.pipeline_segment) for c in cell.layers] == [(0, 0), (1, 0), (0, 1), (1, 1)]
     assert "_cell_init_args" in cell.__dict__
     unset_stages(cell)
+    assert "_cell_init_args" not in cell.__dict__
+
+
+def test_of_lazy_blocks_the_network_becomes_lazy_inline():
+    cell, inputs = of_lazy_blocks()
+    graph = capture(cell, *inputs)
+    marks = [block.cell_init_args for block in cell.blocks]
+    set_stages(cell, graph, Pipeline(runs_of((2, 2)), 2))
+    assert not any("_cell_init_args" in block.__dict__ for block in cell.blocks)
+    assert cell.cell_init_args.startswith("lazy_inline_")
+    unset_stages(cell)
+    assert [block.cell_init_args for block in cell.blocks] == marks
     assert "_cell_init_args" not in cell.__dict__

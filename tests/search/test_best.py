@@ -17,6 +17,7 @@ from ms_symtensor.search.best import best_plan
 from ms_symtensor.search.constraints.limits import Limits, limits_of
 from ms_symtensor.search.constraints.request import Request
 from ms_symtensor.search.stages.network import network
+from ms_symtensor.strategy.primitives import strategies_by_primitive
 
 GIB = 1 << 30
 A2 = load("atlas_800t_a2")
@@ -49,6 +50,24 @@ def test_pinned_stages(stages):
     assert found.prediction.peak_memory_B <= 58 * GIB
     assert 0 <= found.search.optimality_gap < 0.5
     assert set(found.prediction.time_s) == {"compute", "communication", "synchronisation", "optimizer", "bubble"}
+
+
+@pytest.mark.parametrize(
+    "name, op_type, devices, batch", [("gpt2_xl", "Add", 32, 16), ("llama2_7b", "BatchMatMul", 64, 48)]
+)
+def test_functional_operators_are_cut_as_mindspore_does_where_devices_do_not_divide_the_batch(
+    name, op_type, devices, batch
+):
+    small = dimensions_of(name, num_layers=2, batch_size=batch, seq_length=512)
+
+    def at(batch, layers):
+        graph = build_graph(replace(small, batch_size=batch, num_layers=layers or 2))
+        ops = (replace(op, cell=(), primitive="") if op.type == op_type else op for op in graph.ops)
+        return replace(graph, ops=tuple(ops))
+
+    found = best_plan(network(at(batch, None), at), Request(A2, devices, batch, 512, 58 * GIB, name, {}))
+    graph = at(batch // found.micro_batch_num, None)
+    assert not any(op.type == op_type for op, _ in strategies_by_primitive(graph, found.whole).values())
 
 
 def test_gradients_accumulate_where_a_batch_is_large_and_the_network_small():

@@ -1,5 +1,6 @@
 """The unknowns of the search: one per class of operators, with what each choice costs by itself."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -195,7 +196,11 @@ class _Classes:
                 chosen = candidates(seen, sig, family, regular, idle, samples)
             else:
                 chosen = ((only, place(seen, sig, only, family.device_num)),)
-            self._priced[key] = chosen, self._seconds(seen, sig, chosen, sending, growing)
+            seconds = self._seconds(seen, sig, chosen, sending, growing)
+            if only is not None and self.fixed is None:
+                default = self._is_default(seen, sig, only, _growing_dims(seen, sig, growing))
+                seconds = [(np.where(default[:, None], there_s, np.inf), back_s) for there_s, back_s in seconds]
+            self._priced[key] = chosen, seconds
         chosen, seconds = self._priced[key]
         strategies, placements = zip(*chosen, strict=True)
         forward_s = seconds[0][0]
@@ -215,6 +220,19 @@ class _Classes:
         only = default_strategy(seen, sig, device_num)
         _require_compiled(seen, sig, only, device_num)
         return only
+
+    def _is_default(self, seen: OpView, sig: Signature, only: OpStrategy, grows: frozenset[str]) -> Array:
+        """On which members [members] `only`, what MindSpore does by itself on the representative, is what it does there: of few
+        rows it cuts as many as go into them, which other axes than on the representative may be.
+        """
+        pricer, right = self.pricer, np.ones(self.pricer.family.members, bool)
+        number = pricer.family.device_num
+        for dim, degree in cuts_of(seen, sig, only, number).items():
+            if degree > 1 and degree == math.gcd(number, sig.sizes[dim]):
+                size = np.rint(sig.sizes[dim] * pricer.family.grown(int(dim in grows))).astype(int)
+                devices, there = pricer.degrees((number, degree)).astype(int)
+                right &= np.gcd(devices, size) == there
+        return right
 
     def _seconds(
         self, seen: OpView, sig: Signature, chosen: Chosen, sending: Mapping[int, Sequence[Op]], growing: Growing

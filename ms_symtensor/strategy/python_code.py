@@ -73,18 +73,28 @@ def python_code(graph: Graph, plan: Plan) -> str:
 
 
 def _lazy_inline(graph: Graph, plan: Plan) -> list[str]:
-    """Lines that make the whole network one of `@lazy_inline`, where MindSpore takes micro-batches of no other one."""
-    if plan.pipeline is None:
-        return []
-    whole = ['net.cell_init_args = "lazy_inline_net"  # as @mindspore.lazy_inline does']
-    if graph.is_lazy_inline:
+    """Lines that make the whole network one of `@lazy_inline`, where MindSpore takes micro-batches of no other one; or that tell
+    cells of it apart of which other weights train.
+    """
+    whole = 'net.cell_init_args = "lazy_inline_net"  # as @mindspore.lazy_inline does'
+    if not graph.is_lazy_inline:
+        needed = plan.pipeline is not None and plan.pipeline.needs_config
+        return [f"{whole}: interleaving needs it"] if needed else []
+    marked = f'{_INDENT}if str(cell.__dict__.get("_cell_init_args", "")).startswith("lazy_inline_"):'
+    if plan.pipeline is not None:
         return [
             "for _, cell in net.cells_and_names():  # MindSpore takes micro-batches of @lazy_inline on the whole network alone",
-            f'{_INDENT}if str(cell.__dict__.get("_cell_init_args", "")).startswith("lazy_inline_"):',
+            marked,
             f"{2 * _INDENT}del cell._cell_init_args",
-            *whole,
+            whole,
         ]
-    return [f"{line}: interleaving needs it" for line in whole] if plan.pipeline.needs_config else []
+    if all(parameter.requires_grad for parameter in graph.parameters):
+        return []
+    return [
+        "for _, cell in net.cells_and_names():  # MindSpore compiles cells of @lazy_inline as one, whatever trains in them",
+        marked,
+        f'{2 * _INDENT}cell.cell_init_args += "".join(str(int(one.requires_grad)) for one in cell.get_parameters())',
+    ]
 
 
 def _loss_of_micro_batches(plan: Plan) -> Iterator[str]:

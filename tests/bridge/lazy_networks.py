@@ -72,3 +72,11 @@ def of_lazy_blocks():
 
 def with_loss():
     return WithLoss(), _inputs()
+
+
+def of_frozen_and_lazy_blocks():
+    """Of the first block nothing trains, of the last one no norm."""
+    network = OfLazyBlocks()
+    for parameter in (*network.blocks[0].get_parameters(), *network.blocks[3].norm.get_parameters()):
+        parameter.requires_grad = False
+    return network, _inputs()

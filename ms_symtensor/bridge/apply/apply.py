@@ -6,6 +6,7 @@ from dataclasses import replace
 from itertools import compress
 from typing import Any
 
+from ms_symtensor.bridge.apply.lazy_inline import tell_apart, unite
 from ms_symtensor.bridge.apply.pipeline_network import HOW_TO_REPLACE, set_stages, unset_stages
 from ms_symtensor.bridge.apply.recompute import (
     is_marked,
@@ -65,6 +66,8 @@ def apply(
     remove(cell, by_hand=replace_shard)
     if plan.pipeline is not None:
         set_stages(cell, graph, plan.pipeline)
+    else:
+        tell_apart(cell)
     for primitive, strategy in wanted:
         primitive.shard(strategy.inputs, strategy.outputs)
         setattr(primitive, _OURS, strategy)
@@ -76,6 +79,7 @@ def remove(cell: Any, by_hand: bool = False) -> None:
     """Take off `cell` what `apply` set; with `by_hand`, what the user wrote too: pipeline stages, `shard()` and `recompute()`."""
     unset_recompute(cell, by_hand)
     unset_stages(cell, by_hand)
+    unite(cell)
     unset_factors(cell)
     for _, primitive in _primitives(cell):
         if (by_hand and not is_morph(primitive)) or _OURS in primitive.__dict__:

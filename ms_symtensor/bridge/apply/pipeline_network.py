@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
+from ms_symtensor.bridge.apply.lazy_inline import move_to_network
 from ms_symtensor.bridge.apply.whole_count import count_over_whole_batches
-from ms_symtensor.bridge.compiler.executor import CELL_MARK, LAZY_INLINE_PREFIX, lazily_inlined
+from ms_symtensor.bridge.compiler.executor import CELL_MARK
 from ms_symtensor.bridge.compiler.host import import_mindspore
 from ms_symtensor.errors import InputError
 from ms_symtensor.program.pipeline import Pipeline
@@ -36,11 +37,7 @@ def set_stages(cell: Any, graph: Graph, pipeline: Pipeline) -> None:
         owner.pipeline_stage = place.stage
         if pipeline.needs_config:
             owner.pipeline_segment = place.segment
-    marked = lazily_inlined(cell)
-    if (pipeline.needs_config or marked) and "" not in marked:
-        cell.cell_init_args = f"{LAZY_INLINE_PREFIX}{type(cell).__name__}"
-    for inside in filter(None, marked):
-        del cells[inside].__dict__[CELL_MARK]
+    move_to_network(cell, pipeline.needs_config)
     several = parameters_of_several_stages(graph, pipeline)
     for parameter in cell.get_parameters():
         if parameter.name in several:

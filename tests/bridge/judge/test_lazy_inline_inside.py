@@ -1,9 +1,11 @@
-"""Micro-batches of networks in which `@lazy_inline` stands on cells inside: it goes to the network as a whole."""
+"""Networks with `@lazy_inline` on cells inside: with micro-batches it goes to the network as a whole; cells of which other weights
+train are compiled apart.
+"""
 
 from pathlib import Path
 
 import pytest
-from lazy_networks import of_lazy_blocks
+from lazy_networks import of_frozen_and_lazy_blocks, of_lazy_blocks
 
 from ms_symtensor.cli import main
 
@@ -21,6 +23,17 @@ def plan(name, stages, interleave, folder):
 def test_micro_batches_are_accepted(name, stages, interleave, tmp_path, capsys):
     plan(name, stages, interleave, tmp_path)
     assert main(["verify", str(tmp_path)]) == 0, capsys.readouterr().out
+
+
+def test_gradients_of_blocks_beside_frozen_ones_are_summed(tmp_path, capsys):
+    place = f"{NETWORKS}:of_frozen_and_lazy_blocks"
+    assert main(["plan", place, "--device-num", "4", "--fix", "data_parallel=4", "--out", str(tmp_path)]) == 0
+    assert main(["verify", str(tmp_path)]) == 0, capsys.readouterr().out
+    names = {}
+    exec((tmp_path / "shard.py").read_text(), names)
+    network, _ = of_frozen_and_lazy_blocks()
+    names["shard"](network)
+    assert len({block.cell_init_args for block in network.blocks}) == 3
 
 
 def test_the_written_code_moves_the_decorator(tmp_path):

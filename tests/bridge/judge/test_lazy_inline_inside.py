@@ -1,5 +1,5 @@
-"""Networks with `@lazy_inline` on cells inside: with micro-batches it goes to the network as a whole; cells of which other weights
-train are compiled apart.
+"""Networks with `@lazy_inline` on cells inside: with micro-batches it goes to the network as a whole, and cells of which other
+weights train are compiled apart.
 """
 
 from pathlib import Path

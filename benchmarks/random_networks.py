@@ -2,10 +2,11 @@
 
     python -m benchmarks.random_networks [--number 30] [--seed 0] [--device-num 16] [--keep DIRECTORY]
 
-A network has equal blocks of PIECES, functions of `ops` and `mint` beside cells and primitives, between an embedding and a loss.
-What people do to the whole is drawn, too: `@lazy_inline` on blocks or on the network inside the cell with the loss, weights that do
-not train, half precision, a batch that the devices do not divide. Network N of a seed is always the same. Each is planned with
-pins, or without where these are refused, and verified; every command is a process of its own. `--keep`: files and plans stay there.
+A network has equal blocks of PIECES, functions of `ops` and `mint` beside cells and primitives, between an embedding and a
+loss. What people do to the whole is drawn, too: `@lazy_inline` on blocks or on the network inside the cell with the loss,
+weights that do not train, half precision, a batch that the devices do not divide. Network N of a seed is always the same. Each
+is planned with pins, or without where these are refused, and verified; every command is a process of its own. `--keep`: files
+and plans stay there.
 
 What is refused without pins is printed with its reason; so is what MindSpore rejects or compiles otherwise, which docs/limits may
 explain. Exit code 1 if a plan is not verified.

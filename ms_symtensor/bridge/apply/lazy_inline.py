@@ -4,8 +4,8 @@ from typing import Any
 
 from ms_symtensor.bridge.compiler.executor import CELL_MARK, LAZY_INLINE_PREFIX, lazily_inlined
 
-_TRAINED = "_trained_"
-"""Before what tells cells apart, in their marks."""
+_TRAINED = "#symtensor trains "
+"""Before what tells cells apart, behind what the decorator noted of them: no name of Python has it."""
 
 
 def move_to_network(cell: Any, needed: bool) -> None:
@@ -19,9 +19,9 @@ def move_to_network(cell: Any, needed: bool) -> None:
 
 def tell_apart(cell: Any) -> None:
     """Have MindSpore compile cells apart of which other weights train: as one, the gradients of some would not be summed."""
-    cells = dict(cell.cells_and_names())
     if all(parameter.requires_grad for parameter in cell.get_parameters()):
         return
+    cells = dict(cell.cells_and_names())
     for path in lazily_inlined(cell):
         trained = "".join(str(int(parameter.requires_grad)) for parameter in cells[path].get_parameters())
         cells[path].cell_init_args += f"{_TRAINED}{trained}"

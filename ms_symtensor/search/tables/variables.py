@@ -222,8 +222,8 @@ class _Classes:
         return only
 
     def _is_default(self, seen: OpView, sig: Signature, only: OpStrategy, grows: frozenset[str]) -> Array:
-        """On which members [members] `only`, what MindSpore does by itself on the representative, is what it does there: of few
-        rows it cuts as many as go into them, which other axes than on the representative may be.
+        """On which members [members] `only` is the default strategy, as it is on the representative: where devices do not divide
+        the leading dim, `default_strategy` cuts it by their common divisor, which on some members is no axis, or another one.
         """
         pricer, right = self.pricer, np.ones(self.pricer.family.members, bool)
         number = pricer.family.device_num
